@@ -1,0 +1,1 @@
+//! crawlgate: an HTTP forward proxy that enforces crawl policy.
