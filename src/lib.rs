@@ -1,1 +1,3 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
+
+pub mod vocab;

@@ -1,0 +1,14 @@
+//! The words that every part of crawlgate shares: plain values, no I/O, no behaviour of their own.
+//!
+//! Nothing here names another module of the house.
+
+pub mod address;
+pub mod crawler;
+pub mod disposition;
+pub mod intent;
+pub mod profile;
+pub mod reason;
+pub mod rule_id;
+pub mod stage;
+pub mod target;
+pub mod units;

@@ -1,0 +1,39 @@
+//! What becomes of a URL that no filter touched (policy.md section 2, after Velocity's `default-allow`).
+
+/// The value of the option `disposition`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// The URL may be fetched.
+    Allow,
+    /// The URL is rejected and no record of it is kept.
+    Disallow,
+    /// The URL is rejected and recorded.
+    DisallowLog,
+}
+
+impl Disposition {
+    /// Every disposition, in the order in which the documentation lists them.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Disallow, Self::DisallowLog];
+
+    /// The word used in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Disallow => "disallow",
+            Self::DisallowLog => "disallow-log",
+        }
+    }
+
+    /// Reads the word used in a policy.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.as_str() == word)
+    }
+
+    /// Whether a URL with this disposition is rejected.
+    pub fn rejects(self) -> bool {
+        match self {
+            Self::Allow => false,
+            Self::Disallow | Self::DisallowLog => true,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! How each kind of crawler is answered: from an intent to a wire status (decisions.md section 1).
+//!
+//! Crawlers react to one status in contradictory ways, so the numbers stand here, in one table, and nowhere else.
+
+use super::intent::Intent;
+
+/// A family of crawlers that understands refusals in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// What suits a client that nothing is known of.
+    Generic,
+    /// The statuses that RFC 9110 and RFC 9209 recommend.
+    StrictHttp,
+    /// Scrapy: retries 429 and 5xx at once, and treats 304 as an error.
+    Scrapy,
+    /// Crawlee: 401, 403 and 429 retire a session and are fetched up to ten times.
+    Crawlee,
+    /// Browsertrix Crawler: 403, 429 and 503 count as rate limits.
+    Browsertrix,
+    /// brozzler behind a warcprox: expects `Warcprox-Meta`.
+    Warcprox,
+    /// Heritrix: archives whatever it is answered.
+    Heritrix,
+    /// Apache Nutch: any status but a few is a strike against the host.
+    Nutch,
+    /// Apache StormCrawler: deletes at the third error.
+    StormCrawler,
+    /// Norconex: 404 deletes, 304 keeps.
+    Norconex,
+}
+
+/// Whether the request carried `If-None-Match` or `If-Modified-Since`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditional {
+    /// It did: 304 is an answer that the client asked for.
+    Yes,
+    /// It did not.
+    No,
+}
+
+/// What is written to the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// An answer with this status.
+    Status(u16),
+    /// No answer: the connection is closed, which that crawler takes for "try again later".
+    Close,
+}
+
+impl Profile {
+    /// Every profile, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::Generic,
+        Self::StrictHttp,
+        Self::Scrapy,
+        Self::Crawlee,
+        Self::Browsertrix,
+        Self::Warcprox,
+        Self::Heritrix,
+        Self::Nutch,
+        Self::StormCrawler,
+        Self::Norconex,
+    ];
+
+    /// The name used in the configuration and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::StrictHttp => "strict-http",
+            Self::Scrapy => "scrapy",
+            Self::Crawlee => "crawlee",
+            Self::Browsertrix => "browsertrix",
+            Self::Warcprox => "warcprox",
+            Self::Heritrix => "heritrix",
+            Self::Nutch => "nutch",
+            Self::StormCrawler => "stormcrawler",
+            Self::Norconex => "norconex",
+        }
+    }
+
+    /// Reads the name used in the configuration.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.as_str() == word)
+    }
+
+    /// The profile that fits a `User-Agent`, else generic.
+    ///
+    /// Crawlee and browser crawlers send browser strings: they need the configuration to name their profile.
+    pub fn from_user_agent(agent: &[u8]) -> Self {
+        let fits = |word: &[u8]| agent.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+        AGENTS.iter().find(|(word, _)| fits(word.as_bytes())).map_or(Self::Generic, |(_, profile)| *profile)
+    }
+
+    /// The wire status of an intent.
+    pub fn wire(self, intent: Intent, conditional: Conditional) -> Wire {
+        let row = self.row();
+        match (intent, conditional) {
+            (Intent::Deny, _) => Wire::Status(row.deny),
+            (Intent::Gone, _) => Wire::Status(row.gone),
+            (Intent::Keep, Conditional::Yes) => Wire::Status(row.keep_conditional),
+            (Intent::Keep, Conditional::No) => Wire::Status(row.keep),
+            (Intent::Later, _) => row.later,
+        }
+    }
+
+    /// Whether a refusal has no body: Heritrix would archive the text as the page.
+    pub fn bodiless(self) -> bool {
+        self == Self::Heritrix
+    }
+
+    fn row(self) -> Row {
+        use Wire::{Close, Status};
+        match self {
+            Self::Generic => row(451, 410, [304, 451], Status(503)),
+            Self::StrictHttp => row(403, 410, [304, 403], Status(429)),
+            Self::Scrapy | Self::Crawlee => row(451, 410, [451, 451], Status(503)),
+            Self::Browsertrix => row(451, 404, [451, 451], Status(429)),
+            Self::Warcprox => row(403, 404, [403, 403], Status(503)),
+            Self::Heritrix => row(451, 404, [304, 304], Close),
+            Self::Nutch => row(410, 410, [304, 304], Status(503)),
+            Self::StormCrawler => row(451, 410, [304, 304], Status(503)),
+            Self::Norconex => row(451, 404, [304, 304], Status(503)),
+        }
+    }
+}
+
+/// Parts of a `User-Agent`, compared without case, and the profile that each names.
+const AGENTS: [(&str, Profile); 9] = [
+    ("scrapy", Profile::Scrapy),
+    ("crawlee", Profile::Crawlee),
+    ("browsertrix", Profile::Browsertrix),
+    ("brozzler", Profile::Warcprox),
+    ("heritrix", Profile::Heritrix),
+    ("nutch", Profile::Nutch),
+    ("stormcrawler", Profile::StormCrawler),
+    ("storm-crawler", Profile::StormCrawler),
+    ("norconex", Profile::Norconex),
+];
+
+struct Row {
+    deny: u16,
+    gone: u16,
+    keep: u16,
+    keep_conditional: u16,
+    later: Wire,
+}
+
+fn row(deny: u16, gone: u16, [keep_conditional, keep]: [u16; 2], later: Wire) -> Row {
+    Row { deny, gone, keep, keep_conditional, later }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_name_their_profiles() {
+        for (agent, profile) in [
+            ("Scrapy/2.19.0 (+https://scrapy.org)", Profile::Scrapy),
+            ("Mozilla/5.0 (compatible; heritrix/3.4 +http://x)", Profile::Heritrix),
+            ("Wget/1.21.3", Profile::Generic),
+            ("", Profile::Generic),
+        ] {
+            assert_eq!(Profile::from_user_agent(agent.as_bytes()), profile, "{agent}");
+        }
+    }
+
+    #[test]
+    fn no_profile_answers_crawlee_with_a_status_that_it_retries_ten_times() {
+        for intent in Intent::ALL {
+            let wire = Profile::Crawlee.wire(intent, Conditional::Yes);
+            assert!(!matches!(wire, Wire::Status(401 | 403 | 429)), "{intent:?}");
+        }
+    }
+
+    #[test]
+    fn an_unasked_304_goes_only_to_crawlers_that_keep_on_it() {
+        for profile in Profile::ALL {
+            let unasked = profile.wire(Intent::Keep, Conditional::No) == Wire::Status(304);
+            let keeps = [Profile::Heritrix, Profile::Nutch, Profile::StormCrawler, Profile::Norconex];
+            assert_eq!(unasked, keeps.contains(&profile), "{profile:?}");
+        }
+    }
+}

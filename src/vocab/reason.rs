@@ -1,0 +1,338 @@
+//! The closed table of reasons (decisions.md section 2): why a request was refused.
+//!
+//! One row a reason; no other file knows a reason's status, header text, metric label or retry hint. The rows
+//! of parts that are not built yet are not here.
+
+use super::intent::Intent;
+
+/// Why a request was refused; the value of `Crawl-Reason` and of the `reason` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// A rule of the policy decided.
+    Rule,
+    /// No rule decided: the policy's `options.disposition` did.
+    Default,
+    /// The tunnel's verdict would depend on URLs that a tunnel hides.
+    Undecided,
+    /// Deeper than the option `max_depth`.
+    TooDeep,
+    /// The raw and the decoded path get different verdicts.
+    AmbiguousUrl,
+    /// The response is larger than the option `max_body`.
+    BodyTooLarge,
+    /// Every address of the host is in a range that must not be dialled.
+    IpProhibited,
+    /// The port is not one of `egress.ports`.
+    PortDenied,
+    /// TRACE.
+    MethodDenied,
+    /// An `Upgrade`, and the policy does not allow it.
+    UpgradeDenied,
+    /// Not `http`; `https` until TLS to origins is built.
+    SchemeDenied,
+    /// CONNECT, until tunnels are built.
+    ConnectUnsupported,
+    /// The request target or body is over its limit.
+    RequestTooLarge,
+    /// The request head did not arrive in time.
+    RequestTimeout,
+    /// The request cannot be understood in exactly one way.
+    BadRequest,
+    /// The request head is over its limit.
+    HeadersTooLarge,
+    /// The request came through this proxy before.
+    Loop,
+    /// The host's name does not resolve.
+    UpstreamDns,
+    /// No address of the host accepts a connection.
+    UpstreamConnect,
+    /// The origin did not answer in time.
+    UpstreamTimeout,
+    /// The origin's answer is not HTTP.
+    UpstreamProtocol,
+    /// A panic; it ends this request only.
+    InternalError,
+    /// No policy is loaded.
+    PolicyUnavailable,
+    /// A connection limit of the proxy.
+    Overloaded,
+    /// The proxy is draining.
+    ShuttingDown,
+}
+
+/// What a crawler may hope for; the value of `Crawl-Retry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// The same request will always be refused.
+    Never,
+    /// Later, perhaps after `Retry-After`.
+    After,
+    /// Only once the policy has changed.
+    PolicyChange,
+}
+
+impl Retry {
+    /// The word of the header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::After => "after",
+            Self::PolicyChange => "policy-change",
+        }
+    }
+}
+
+/// Where a reason's wire status comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusSource {
+    /// The crawler's profile turns this intent into a status.
+    Profile(Intent),
+    /// The reason has a status of its own, whatever the profile.
+    Fixed(u16),
+    /// Gateway errors: 504 for a time-out, else 502.
+    Gateway,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The value of `Crawl-Reason` and of the metric label.
+    pub name: &'static str,
+    /// The Norconex-style value of `Crawl-Status`.
+    pub crawl_status: &'static str,
+    /// Where the status comes from.
+    pub status: StatusSource,
+    /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors the usual one.
+    pub error: &'static str,
+    /// The retry hint.
+    pub retry: Retry,
+    /// An OmniFind-style code, where one exists.
+    pub code: Option<u16>,
+    /// The `title` of the problem document (RFC 9457).
+    pub title: &'static str,
+}
+
+impl Reason {
+    /// Every reason, in the order of the documentation.
+    pub const ALL: [Self; 25] = [
+        Self::Rule,
+        Self::Default,
+        Self::Undecided,
+        Self::TooDeep,
+        Self::AmbiguousUrl,
+        Self::BodyTooLarge,
+        Self::IpProhibited,
+        Self::PortDenied,
+        Self::MethodDenied,
+        Self::UpgradeDenied,
+        Self::SchemeDenied,
+        Self::ConnectUnsupported,
+        Self::RequestTooLarge,
+        Self::RequestTimeout,
+        Self::BadRequest,
+        Self::HeadersTooLarge,
+        Self::Loop,
+        Self::UpstreamDns,
+        Self::UpstreamConnect,
+        Self::UpstreamTimeout,
+        Self::UpstreamProtocol,
+        Self::InternalError,
+        Self::PolicyUnavailable,
+        Self::Overloaded,
+        Self::ShuttingDown,
+    ];
+
+    /// The reason's place in [`Self::ALL`], for tables indexed by reason.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The value of `Crawl-Reason` and of the metric label.
+    pub fn as_str(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Everything that is known of the reason.
+    pub fn row(self) -> &'static Row {
+        match self {
+            Self::Rule => &Row { name: "rule", title: "URL rejected by crawl policy", ..FILTER },
+            Self::Default => {
+                &Row { name: "default", title: "URL rejected by the policy's default", ..FILTER }
+            }
+            Self::Undecided => {
+                &Row { name: "undecided", title: "The policy cannot judge a tunnel to this host", ..FILTER }
+            }
+            Self::TooDeep => &Row {
+                name: "too_deep",
+                crawl_status: "REJECTED_TOO_DEEP",
+                title: "URL deeper than the policy admits",
+                ..FILTER
+            },
+            Self::AmbiguousUrl => &Row {
+                name: "ambiguous_url",
+                retry: Retry::Never,
+                title: "URL that servers could read in two ways",
+                ..REQUEST
+            },
+            Self::BodyTooLarge => &Row {
+                name: "body_too_large",
+                crawl_status: "REJECTED_IMPORT",
+                error: "http_response_body_size",
+                retry: Retry::Never,
+                title: "Response larger than the policy admits",
+                ..FILTER
+            },
+            Self::IpProhibited => &Row {
+                name: "ip_prohibited",
+                crawl_status: "REJECTED_ADDRESS",
+                error: "destination_ip_prohibited",
+                title: "Host with a prohibited address",
+                ..REQUEST
+            },
+            Self::PortDenied => {
+                &Row { name: "port_denied", code: Some(770), title: "Port not allowed", ..REQUEST }
+            }
+            Self::MethodDenied => &Row {
+                name: "method_denied",
+                status: StatusSource::Fixed(405),
+                title: "Method not allowed",
+                ..REQUEST
+            },
+            Self::UpgradeDenied => {
+                &Row { name: "upgrade_denied", title: "Protocol upgrade not allowed", ..REQUEST }
+            }
+            Self::SchemeDenied => {
+                &Row { name: "scheme_denied", code: Some(770), title: "Scheme not allowed", ..REQUEST }
+            }
+            Self::ConnectUnsupported => &Row {
+                name: "connect_unsupported",
+                status: StatusSource::Fixed(501),
+                retry: Retry::Never,
+                code: Some(770),
+                title: "Tunnels are not supported by this version",
+                ..REQUEST
+            },
+            Self::RequestTooLarge => &Row {
+                name: "request_too_large",
+                status: StatusSource::Fixed(413),
+                title: "Request too large",
+                ..CLIENT
+            },
+            Self::RequestTimeout => &Row {
+                name: "request_timeout",
+                status: StatusSource::Fixed(408),
+                title: "Request head not received in time",
+                ..CLIENT
+            },
+            Self::BadRequest => &Row { name: "bad_request", title: "Request not understood", ..CLIENT },
+            Self::HeadersTooLarge => &Row {
+                name: "headers_too_large",
+                status: StatusSource::Fixed(431),
+                title: "Request head too large",
+                ..CLIENT
+            },
+            Self::Loop => &Row {
+                name: "loop",
+                status: StatusSource::Fixed(502),
+                error: "proxy_loop_detected",
+                title: "Request came through this proxy before",
+                ..CLIENT
+            },
+            Self::UpstreamDns => &Row {
+                name: "upstream_dns",
+                error: "dns_error",
+                code: Some(680),
+                title: "Host name not resolved",
+                ..GATEWAY
+            },
+            Self::UpstreamConnect => &Row {
+                name: "upstream_connect",
+                error: "connection_refused",
+                code: Some(612),
+                title: "No connection to the origin",
+                ..GATEWAY
+            },
+            Self::UpstreamTimeout => &Row {
+                name: "upstream_timeout",
+                status: StatusSource::Fixed(504),
+                error: "http_response_timeout",
+                code: Some(613),
+                title: "Origin did not answer in time",
+                ..GATEWAY
+            },
+            Self::UpstreamProtocol => {
+                &Row { name: "upstream_protocol", title: "Origin's answer is not valid HTTP", ..GATEWAY }
+            }
+            Self::InternalError => &Row {
+                name: "internal_error",
+                crawl_status: "REJECTED_ERROR",
+                status: StatusSource::Fixed(500),
+                error: "proxy_internal_error",
+                retry: Retry::Never,
+                code: None,
+                title: "Error inside the proxy",
+            },
+            Self::PolicyUnavailable => &Row {
+                name: "policy_unavailable",
+                error: "proxy_configuration_error",
+                title: "No policy is loaded",
+                ..UNAVAILABLE
+            },
+            Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
+            Self::ShuttingDown => {
+                &Row { name: "shutting_down", title: "Proxy is shutting down", ..UNAVAILABLE }
+            }
+        }
+    }
+}
+
+/// What the rows of one group share; the names and titles are replaced in each row.
+const FILTER: Row = Row {
+    name: "",
+    crawl_status: "REJECTED_FILTER",
+    status: StatusSource::Profile(Intent::Deny),
+    error: "http_request_denied",
+    retry: Retry::PolicyChange,
+    code: None,
+    title: "",
+};
+const REQUEST: Row = Row { crawl_status: "REJECTED_REQUEST", status: StatusSource::Fixed(403), ..FILTER };
+const CLIENT: Row = Row {
+    crawl_status: "REJECTED_REQUEST",
+    status: StatusSource::Fixed(400),
+    error: "http_request_error",
+    retry: Retry::Never,
+    ..FILTER
+};
+const GATEWAY: Row = Row {
+    crawl_status: "REJECTED_ERROR",
+    status: StatusSource::Gateway,
+    error: "http_protocol_error",
+    retry: Retry::After,
+    ..FILTER
+};
+const UNAVAILABLE: Row = Row {
+    crawl_status: "REJECTED_UNAVAILABLE",
+    status: StatusSource::Fixed(503),
+    error: "connection_limit_reached",
+    retry: Retry::After,
+    ..FILTER
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_reason_has_a_row_of_its_own_in_its_place() {
+        let names: BTreeSet<_> = Reason::ALL.iter().map(|r| r.as_str()).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
+            let row = reason.row();
+            assert_eq!(reason.index(), place);
+            assert!(row.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", row.name);
+            assert!(!row.title.is_empty() && row.crawl_status.starts_with("REJECTED_"));
+        }
+    }
+}

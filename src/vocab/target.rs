@@ -1,0 +1,1 @@
+//! (arrives with its own commit)
