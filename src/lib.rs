@@ -1,3 +1,4 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
+pub mod policy;
 pub mod vocab;

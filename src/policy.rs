@@ -1,0 +1,56 @@
+//! The policy: from text to a decision, pure.
+//!
+//! The same facts give the same decision on every machine. Nothing here opens a file, reads a clock, or knows of
+//! sockets: files are asked for through a [`source::Files`] value, time is an argument.
+//!
+//! The road of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], all problems at once) →
+//! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
+
+pub mod condition;
+pub mod fact;
+pub mod field;
+pub mod list;
+pub mod options;
+pub mod pattern;
+pub mod rule;
+pub(in crate::policy) mod signals;
+
+use crate::vocab::rule_id::Slug;
+
+use list::List;
+use options::OptionTable;
+use rule::Rule;
+
+/// A compiled policy. Only `compile` makes one, so whoever holds it holds one without errors.
+#[derive(Debug)]
+pub struct Policy {
+    /// The policy's name, shown in headers, logs and metrics.
+    pub(in crate::policy) name: Slug,
+    /// The first 8 hex digits of SHA-256 over the policy files and the lists they name.
+    pub(in crate::policy) revision: Box<str>,
+    /// The document's rules and all that they contain, parents before children, in document order.
+    pub(in crate::policy) rules: Box<[Rule]>,
+    /// Named sets.
+    pub(in crate::policy) lists: Box<[List]>,
+    /// Every option with its value before the first rule: the built-in defaults and the document's `options`.
+    pub(in crate::policy) options: OptionTable,
+    /// The stages at which any live rule could do something.
+    pub(in crate::policy) stages: rule::StageSet,
+}
+
+impl Policy {
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The policy's revision: 8 hex digits.
+    pub fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    /// Every rule, parents before children, in document order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}

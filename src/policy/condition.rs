@@ -1,0 +1,194 @@
+//! Conditions and their evaluation in three values: yes, no, unknown (policy.md sections 3 and 4).
+
+use super::fact::{Fact, Facts, Subject};
+use super::field::Field;
+use super::list::{Items, List, ListKind};
+use super::pattern::{Networks, Ranges, TextKind, TextTest, surt};
+use super::rule::PolicyStage;
+
+/// The value of a condition while some facts are unknown (Kleene's strong logic).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// It holds, whatever the facts to come.
+    Yes,
+    /// It does not hold, whatever the facts to come.
+    No,
+    /// It depends on facts that are not known.
+    Unknown,
+}
+
+impl Truth {
+    /// The opposite; unknown stays unknown.
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(value: bool) -> Self {
+        if value { Self::Yes } else { Self::No }
+    }
+}
+
+impl From<Fact<bool>> for Truth {
+    fn from(fact: Fact<bool>) -> Self {
+        match fact {
+            Fact::Known(value) => value.into(),
+            Fact::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// A condition, compiled.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    /// `always: true`, and a mapping without keys.
+    Always,
+    /// Every one of them; also the keys of one mapping.
+    All(Box<[Condition]>),
+    /// At least one of them.
+    Any(Box<[Condition]>),
+    /// The opposite.
+    Not(Box<Condition>),
+    /// One test of one field.
+    Atom(Box<Atom>),
+}
+
+/// One test of one field.
+#[derive(Clone, Debug)]
+pub struct Atom {
+    /// The field.
+    pub field: Field,
+    /// The test.
+    pub test: Test,
+}
+
+/// What an atom asks of its field.
+#[derive(Clone, Debug)]
+pub enum Test {
+    /// Of a field with text.
+    Text(TextTest),
+    /// Of a field with a number.
+    Number(Ranges),
+    /// Of the address.
+    Address(Networks),
+    /// Membership in a list, given by its place in the policy.
+    In(usize),
+}
+
+impl Condition {
+    /// The value of the condition under these facts.
+    pub fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+        match self {
+            Self::Always => Truth::Yes,
+            Self::All(parts) => settle(parts, Truth::No, facts, lists),
+            Self::Any(parts) => settle(parts, Truth::Yes, facts, lists),
+            Self::Not(part) => part.evaluate(facts, lists).negated(),
+            Self::Atom(atom) => atom.evaluate(facts, lists),
+        }
+    }
+
+    /// Calls a function for every field that the condition names.
+    pub fn each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
+        match self {
+            Self::Always => {}
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|p| p.each_field(visit)),
+            Self::Not(part) => part.each_field(visit),
+            Self::Atom(atom) => visit(&atom.field),
+        }
+    }
+
+    /// The stage from which on every field that it names is known; `None` if it names none.
+    pub fn stage(&self) -> Option<PolicyStage> {
+        let mut latest = None;
+        self.each_field(&mut |field| latest = latest.max(Some(field.stage())));
+        latest
+    }
+}
+
+/// One part that has the deciding value decides; else one that is unknown leaves it open.
+fn settle(parts: &[Condition], deciding: Truth, facts: &Facts<'_>, lists: &[List]) -> Truth {
+    let mut value = deciding.negated();
+    for part in parts {
+        match part.evaluate(facts, lists) {
+            truth if truth == deciding => return deciding,
+            Truth::Unknown => value = Truth::Unknown,
+            Truth::Yes | Truth::No => {}
+        }
+    }
+    value
+}
+
+impl Atom {
+    fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+        match &self.test {
+            Test::Text(test) => match self.field.any_text(facts, |text| test.matches(text)) {
+                Fact::Known(value) => value.into(),
+                Fact::Unknown => self.within_tunnel(test, facts),
+            },
+            Test::Number(ranges) => {
+                self.field.number(facts).map(|n| n.is_some_and(|n| ranges.contain(n))).into()
+            }
+            Test::Address(networks) => {
+                self.field.address(facts).map(|a| a.is_some_and(|a| networks.contain(a))).into()
+            }
+            Test::In(list) => lists.get(*list).map_or(Truth::Unknown, |list| self.is_in(list, facts)),
+        }
+    }
+
+    fn is_in(&self, list: &List, facts: &Facts<'_>) -> Truth {
+        if let Items::Networks(_) = list.items {
+            return facts.address.map(|a| a.is_some_and(|a| list.items.covers(a.to_canonical()))).into();
+        }
+        // A list is compared in its own way only with the field of its kind; else exactly.
+        let matches = |text: &str| match (list.kind, &self.field) {
+            (ListKind::Domains, Field::Host) => list.items.has_parent_of(text),
+            (ListKind::UrlPrefixes, Field::Url) => list.items.has_prefix_of(text),
+            (ListKind::Surts, Field::Url) => surt(text).is_some_and(|s| list.items.has_prefix_of(&s)),
+            _ => list.items.contains(text),
+        };
+        self.field.any_text(facts, matches).into()
+    }
+
+    /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there
+    /// passes is true (policy.md section 4).
+    fn within_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
+        let Subject::Tunnel(target) = facts.subject else { return Truth::Unknown };
+        let authority_base = format!("{}/", target.authority());
+        let base = match self.field {
+            Field::Url => format!("{}://{authority_base}", target.scheme().as_str()),
+            Field::AuthorityPathQuery => authority_base,
+            Field::Path | Field::PathAndQuery => "/".into(),
+            _ => return Truth::Unknown,
+        };
+        let fits = |a: &str, b: &str| {
+            a.get(..b.len()).is_some_and(|head| match test.case {
+                super::pattern::Case::Distinguish => head == b,
+                super::pattern::Case::Ignore => head.eq_ignore_ascii_case(b),
+            })
+        };
+        match &test.kind {
+            TextKind::Prefix(values) => Self::of_prefixes(values, &base, fits),
+            TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)) => Truth::No,
+            TextKind::Surt(values) => match surt(&base) {
+                Some(base) => Self::of_prefixes(values, &base, fits),
+                None => Truth::Unknown,
+            },
+            _ => Truth::Unknown,
+        }
+    }
+
+    fn of_prefixes(values: &[Box<str>], base: &str, fits: impl Fn(&str, &str) -> bool) -> Truth {
+        if values.iter().any(|v| fits(base, v)) {
+            Truth::Yes
+        } else if values.iter().any(|v| fits(v, base)) {
+            Truth::Unknown
+        } else {
+            Truth::No
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Named sets for big data: `lists:` of a policy (policy.md section 1).
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// Which field a list is compared with, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListKind {
+    /// The host is an item or a subdomain of one.
+    Domains,
+    /// The host is an item.
+    Hosts,
+    /// The URL is an item.
+    Urls,
+    /// The URL begins with an item.
+    UrlPrefixes,
+    /// The SURT form of the URL begins with an item.
+    Surts,
+    /// The address is in an item.
+    Addresses,
+    /// Any text equals an item.
+    Values,
+}
+
+impl ListKind {
+    /// Every kind, in the order of the documentation.
+    pub const ALL: [Self; 7] = [
+        Self::Domains,
+        Self::Hosts,
+        Self::Urls,
+        Self::UrlPrefixes,
+        Self::Surts,
+        Self::Addresses,
+        Self::Values,
+    ];
+
+    /// The word used in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Domains => "domains",
+            Self::Hosts => "hosts",
+            Self::Urls => "urls",
+            Self::UrlPrefixes => "url_prefixes",
+            Self::Surts => "surts",
+            Self::Addresses => "addresses",
+            Self::Values => "values",
+        }
+    }
+}
+
+/// A named set, ready to be asked.
+#[derive(Debug)]
+pub struct List {
+    /// The name in the policy.
+    pub name: Box<str>,
+    /// How it is compared.
+    pub kind: ListKind,
+    /// The items.
+    pub items: Items,
+}
+
+/// The items of a list, laid out for the questions that its kind is asked.
+#[derive(Debug)]
+pub enum Items {
+    /// For exact look-ups and walks over a host's parents.
+    Set(HashSet<Box<str>>),
+    /// For prefixes: sorted, and no item is a prefix of another, so that one binary search answers.
+    Prefixes(Box<[Box<str>]>),
+    /// For addresses.
+    Networks(Box<[IpNet]>),
+}
+
+impl Items {
+    /// Sorts prefixes and drops those that a shorter one covers.
+    pub fn prefixes(mut items: Vec<Box<str>>) -> Self {
+        items.sort_unstable();
+        let mut kept: Vec<Box<str>> = Vec::with_capacity(items.len());
+        for item in items {
+            if !kept.last().is_some_and(|shorter| item.starts_with(&**shorter)) {
+                kept.push(item);
+            }
+        }
+        Self::Prefixes(kept.into())
+    }
+
+    /// Whether the text is an item.
+    pub fn contains(&self, text: &str) -> bool {
+        match self {
+            Self::Set(set) => set.contains(text),
+            Self::Prefixes(items) => items.binary_search_by(|item| (**item).cmp(text)).is_ok(),
+            Self::Networks(_) => false,
+        }
+    }
+
+    /// Whether the text begins with an item.
+    pub fn has_prefix_of(&self, text: &str) -> bool {
+        match self {
+            Self::Prefixes(items) => {
+                let after = items.partition_point(|item| **item <= *text);
+                let nearest = after.checked_sub(1).and_then(|at| items.get(at));
+                nearest.is_some_and(|item| text.starts_with(&**item))
+            }
+            Self::Set(set) => set.iter().any(|item| text.starts_with(&**item)),
+            Self::Networks(_) => false,
+        }
+    }
+
+    /// Whether the host is an item or a subdomain of one: one look-up a label.
+    pub fn has_parent_of(&self, host: &str) -> bool {
+        let mut rest = host;
+        loop {
+            if self.contains(rest) {
+                return true;
+            }
+            match rest.split_once('.') {
+                Some((_, parent)) => rest = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Whether the address is in one of the networks.
+    pub fn covers(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Networks(networks) => networks.iter().any(|n| n.contains(&address)),
+            Self::Set(_) | Self::Prefixes(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_match_whole_labels() {
+        let items = Items::Set(HashSet::from(["foo.com".into()]));
+        assert!(items.has_parent_of("foo.com"));
+        assert!(items.has_parent_of("a.b.foo.com"));
+        assert!(!items.has_parent_of("notfoo.com"));
+        assert!(!items.has_parent_of("com"));
+        assert!(!items.has_parent_of("foo.com.evil.org"));
+    }
+
+    #[test]
+    fn prefixes_are_found_by_one_search() {
+        let items = Items::prefixes(
+            ["http://b/", "http://a/x/", "http://a/x/y", "http://a/x"].map(Into::into).into(),
+        );
+        let Items::Prefixes(kept) = &items else { panic!() };
+        assert_eq!(kept.len(), 2);
+        assert!(items.has_prefix_of("http://a/x/y/z"));
+        assert!(items.has_prefix_of("http://b/"));
+        assert!(!items.has_prefix_of("http://a/w"));
+        assert!(!items.has_prefix_of("http://"));
+    }
+}

@@ -1,0 +1,61 @@
+//! What response headers say about a document: usage preferences and its canonical URL.
+
+/// The preference for one kind of use in a `Content-Usage` header (aipref), a structured dictionary such as
+/// `train-ai=n, search=y`: `allow`, `deny` or `unset`.
+pub fn usage<'a>(header: &str, name: &str) -> &'a str {
+    let value = header.split(',').rev().find_map(|member| {
+        let (key, value) = member.split_once('=')?;
+        (key.trim() == name).then(|| value.split(';').next().unwrap_or("").trim())
+    });
+    match value {
+        Some("y") => "allow",
+        Some("n") => "deny",
+        _ => "unset",
+    }
+}
+
+/// The target of the first `Link` member with `rel=canonical` (RFC 8288 section 3), as written there.
+pub fn canonical_link(header: &str) -> Option<&str> {
+    let mut rest = header;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (target, after) = after.split_once('>')?;
+        // A member ends at a comma outside quotes; targets hold commas, parameters hardly ever do.
+        let end = after.find('<').unwrap_or(after.len());
+        let (parameters, next) = after.split_at_checked(end)?;
+        if parameters.split([';', ',']).any(is_canonical) {
+            return Some(target.trim());
+        }
+        rest = next;
+    }
+    None
+}
+
+fn is_canonical(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else { return false };
+    let words = value.trim().trim_matches('"');
+    name.trim().eq_ignore_ascii_case("rel")
+        && words.split_ascii_whitespace().any(|w| w.eq_ignore_ascii_case("canonical"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_reads_the_last_member_of_a_name() {
+        assert_eq!(usage("train-ai=n, search=y", "train-ai"), "deny");
+        assert_eq!(usage("train-ai=n;x=1", "train-ai"), "deny");
+        assert_eq!(usage("train-ai=n, train-ai=y", "train-ai"), "allow");
+        assert_eq!(usage("", "search"), "unset");
+        assert_eq!(usage("search=maybe", "search"), "unset");
+    }
+
+    #[test]
+    fn canonical_is_found_among_other_links() {
+        let both = r#"<http://a/style,1.css>; rel=preload, <http://a/c>; rel="nofollow canonical""#;
+        assert_eq!(canonical_link(both), Some("http://a/c"));
+        assert_eq!(canonical_link("<http://a/>; rel=next"), None);
+        assert_eq!(canonical_link("no link at all"), None);
+        assert_eq!(canonical_link("<unclosed"), None);
+    }
+}
