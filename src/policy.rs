@@ -7,6 +7,8 @@
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
 pub mod condition;
+pub mod decide;
+pub mod explain;
 pub mod fact;
 pub mod field;
 pub mod list;
@@ -14,6 +16,7 @@ pub mod options;
 pub mod pattern;
 pub mod rule;
 pub(in crate::policy) mod signals;
+pub mod trail;
 
 use crate::vocab::rule_id::Slug;
 

@@ -3,8 +3,9 @@
 use super::fact::{Fact, Facts, Subject};
 use super::field::Field;
 use super::list::{Items, List, ListKind};
-use super::pattern::{Networks, Ranges, TextKind, TextTest, surt};
+use super::pattern::{Case, Networks, Ranges, TextKind, TextTest, surt};
 use super::rule::PolicyStage;
+use crate::vocab::target::HostTarget;
 
 /// The value of a condition while some facts are unknown (Kleene's strong logic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,28 +159,34 @@ impl Atom {
     /// passes is true (policy.md section 4).
     fn within_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
         let Subject::Tunnel(target) = facts.subject else { return Truth::Unknown };
-        let authority_base = format!("{}/", target.authority());
-        let base = match self.field {
-            Field::Url => format!("{}://{authority_base}", target.scheme().as_str()),
-            Field::AuthorityPathQuery => authority_base,
-            Field::Path | Field::PathAndQuery => "/".into(),
-            _ => return Truth::Unknown,
-        };
+        let Some(base) = self.tunnel_base(target) else { return Truth::Unknown };
         let fits = |a: &str, b: &str| {
             a.get(..b.len()).is_some_and(|head| match test.case {
-                super::pattern::Case::Distinguish => head == b,
-                super::pattern::Case::Ignore => head.eq_ignore_ascii_case(b),
+                Case::Distinguish => head == b,
+                Case::Ignore => head.eq_ignore_ascii_case(b),
             })
         };
-        match &test.kind {
-            TextKind::Prefix(values) => Self::of_prefixes(values, &base, fits),
-            TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)) => Truth::No,
-            TextKind::Surt(values) => match surt(&base) {
-                Some(base) => Self::of_prefixes(values, &base, fits),
-                None => Truth::Unknown,
-            },
-            _ => Truth::Unknown,
+        if let TextKind::Prefix(values) = &test.kind {
+            return Self::of_prefixes(values, &base, fits);
         }
+        if let (TextKind::Surt(values), Some(base)) = (&test.kind, surt(&base)) {
+            return Self::of_prefixes(values, &base, fits);
+        }
+        let impossible =
+            matches!(&test.kind, TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)));
+        if impossible { Truth::No } else { Truth::Unknown }
+    }
+
+    /// What every URL of a tunnel begins with, in this atom's field.
+    fn tunnel_base(&self, target: &HostTarget) -> Option<String> {
+        let authority = target.authority();
+        if self.field == Field::Url {
+            return Some(format!("{}://{authority}/", target.scheme().as_str()));
+        }
+        if self.field == Field::AuthorityPathQuery {
+            return Some(format!("{authority}/"));
+        }
+        matches!(self.field, Field::Path | Field::PathAndQuery).then(|| "/".into())
     }
 
     fn of_prefixes(values: &[Box<str>], base: &str, fits: impl Fn(&str, &str) -> bool) -> Truth {

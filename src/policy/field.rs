@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use super::fact::{Fact, Facts, Subject};
 use super::rule::PolicyStage;
+use super::signals;
+use crate::vocab::target::{HostTarget, UrlTarget};
 
 /// A field of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -153,12 +155,9 @@ impl Field {
     pub fn any_text(&self, facts: &Facts<'_>, mut test: impl FnMut(&str) -> bool) -> Fact<bool> {
         match facts.subject {
             Subject::Url(target) => self.url_text(target, facts, &mut test),
-            Subject::Tunnel(target) => match self {
-                Self::Scheme => Fact::Known(test(target.scheme().as_str())),
-                Self::Host => Fact::Known(test(target.host())),
-                Self::Authority => Fact::Known(test(target.authority())),
-                Self::Crawler => Fact::Known(test(facts.crawler)),
-                _ => Fact::Unknown,
+            Subject::Tunnel(target) => match self.tunnel_text(target, facts) {
+                Some(text) => Fact::Known(test(text)),
+                None => Fact::Unknown,
             },
         }
     }
@@ -181,9 +180,20 @@ impl Field {
         facts.address
     }
 
+    /// The little that a tunnel shows.
+    fn tunnel_text<'a>(&self, target: &'a HostTarget, facts: &Facts<'a>) -> Option<&'a str> {
+        let shown = [
+            (Self::Scheme, target.scheme().as_str()),
+            (Self::Host, target.host()),
+            (Self::Authority, target.authority()),
+            (Self::Crawler, facts.crawler),
+        ];
+        shown.into_iter().find_map(|(field, text)| (field == *self).then_some(text))
+    }
+
     fn url_text(
         &self,
-        target: &crate::vocab::target::UrlTarget,
+        target: &UrlTarget,
         facts: &Facts<'_>,
         test: &mut dyn FnMut(&str) -> bool,
     ) -> Fact<bool> {
@@ -216,10 +226,29 @@ impl Field {
         Fact::Known(match self {
             Self::ContentType => test(response.content_type),
             Self::Header(name) => test(&header(name)),
-            Self::Usage(name) => test(super::signals::usage(&header("content-usage"), name)),
+            Self::Usage(name) => test(signals::usage(&header("content-usage"), name)),
             Self::MetaRobots => test(&header("x-robots-tag")),
-            Self::Canonical => test(super::signals::canonical_link(&header("link")).unwrap_or("")),
-            _ => false,
+            Self::Canonical => test(signals::canonical_link(&header("link")).unwrap_or("")),
+            Self::Url
+            | Self::Scheme
+            | Self::Host
+            | Self::Port
+            | Self::Authority
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_)
+            | Self::Method
+            | Self::Crawler
+            | Self::Referer
+            | Self::Dest
+            | Self::Depth
+            | Self::Address
+            | Self::Status
+            | Self::Size => false,
         })
     }
 }
@@ -229,11 +258,7 @@ fn without_slash(text: &str) -> &str {
 }
 
 /// Whether any occurrence of a parameter passes; an absent parameter is empty text.
-fn any_param(
-    target: &crate::vocab::target::UrlTarget,
-    name: &str,
-    test: &mut dyn FnMut(&str) -> bool,
-) -> bool {
+fn any_param(target: &UrlTarget, name: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
     let mut present = false;
     for (key, value) in target.params() {
         if key == name {

@@ -2,7 +2,7 @@
 
 /// The preference for one kind of use in a `Content-Usage` header (aipref), a structured dictionary such as
 /// `train-ai=n, search=y`: `allow`, `deny` or `unset`.
-pub fn usage<'a>(header: &str, name: &str) -> &'a str {
+pub(in crate::policy) fn usage<'a>(header: &str, name: &str) -> &'a str {
     let value = header.split(',').rev().find_map(|member| {
         let (key, value) = member.split_once('=')?;
         (key.trim() == name).then(|| value.split(';').next().unwrap_or("").trim())
@@ -15,7 +15,7 @@ pub fn usage<'a>(header: &str, name: &str) -> &'a str {
 }
 
 /// The target of the first `Link` member with `rel=canonical` (RFC 8288 section 3), as written there.
-pub fn canonical_link(header: &str) -> Option<&str> {
+pub(in crate::policy) fn canonical_link(header: &str) -> Option<&str> {
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {
         let (target, after) = after.split_once('>')?;

@@ -153,6 +153,7 @@ impl Reason {
     }
 
     /// Everything that is known of the reason.
+    #[allow(clippy::too_many_lines, reason = "one table, read as one")]
     pub fn row(self) -> &'static Row {
         match self {
             Self::Rule => &Row { name: "rule", title: "URL rejected by crawl policy", ..FILTER },

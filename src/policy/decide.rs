@@ -1,0 +1,277 @@
+//! From facts to a decision: the plain evaluator (policy.md sections 2 and 4).
+//!
+//! It walks the rules in document order, once a stage. Later and faster evaluators must name the same verdict and
+//! the same cause; this one stays as their oracle.
+
+mod walk;
+
+use crate::vocab::disposition::Disposition;
+use crate::vocab::intent::Intent;
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+
+use super::Policy;
+use super::fact::{Fact, Facts, ResponseFacts, Subject};
+use super::options::{SetBy, Slot, schema};
+use super::rule::{PolicyStage, RuleBody, RuleIndex};
+use super::trail::{State, Trail, bit};
+use walk::Walk;
+
+/// What a policy says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing rejects it at the stages that were run.
+    Admit,
+    /// It is rejected, for this reason.
+    Reject(Reason),
+    /// A tunnel whose verdict depends on URLs that it hides.
+    Undecided,
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// This rule.
+    Rule(RuleIndex),
+    /// No rule: the policy's options.
+    Default,
+}
+
+/// A verdict and its one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The stage that ended it; the last one that was run if nothing rejected.
+    pub stage: Stage,
+    /// What decided.
+    pub cause: Cause,
+    /// Whether a record of the rejected URL is kept.
+    pub logged: bool,
+}
+
+impl Decision {
+    /// The reason of a rejection; of an admission `rule` or `default`, after its cause.
+    pub fn reason(&self) -> Reason {
+        match (self.verdict, self.cause) {
+            (Verdict::Reject(reason), _) => reason,
+            (Verdict::Undecided, _) => Reason::Undecided,
+            (Verdict::Admit, Cause::Rule(_)) => Reason::Rule,
+            (Verdict::Admit, Cause::Default) => Reason::Default,
+        }
+    }
+
+    /// Whether it rejects.
+    pub fn rejects(&self) -> bool {
+        matches!(self.verdict, Verdict::Reject(_))
+    }
+}
+
+/// How a rejection by the policy is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusing<'p> {
+    /// The meaning of the refusal.
+    pub intent: Intent,
+    /// A wire status that the policy sets, whatever the crawler's profile.
+    pub status: Option<u16>,
+    /// The cause's text.
+    pub about: Option<&'p str>,
+    /// The cause's id.
+    pub rule: Option<&'p str>,
+}
+
+impl Policy {
+    /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
+    pub fn request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        let mut trail = Trail::new(self);
+        let decision = self.stage(&mut trail, PolicyStage::Request, facts);
+        let decision = self.unambiguous(decision, facts).unwrap_or(decision);
+        (trail, decision)
+    }
+
+    /// Judges a request that no earlier stage rejected at a later stage.
+    pub fn stage(&self, trail: &mut Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+        if self.stages.contains(stage) {
+            Walk::new(self, facts, stage, trail).run();
+        }
+        self.conclude(trail, stage, facts)
+    }
+
+    /// Runs the stages as far as the facts reach; the first rejection is final.
+    pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        if let Subject::Tunnel(_) = facts.subject {
+            return self.tunnel(facts);
+        }
+        let (mut trail, mut decision) = self.request(facts);
+        let later = [
+            (PolicyStage::Destination, facts.address != Fact::Unknown),
+            (PolicyStage::Response, matches!(facts.response, Fact::Known(_))),
+        ];
+        for (stage, known) in later {
+            if known && !decision.rejects() {
+                decision = self.stage(&mut trail, stage, facts);
+            }
+        }
+        (trail, decision)
+    }
+
+    /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
+    pub fn refusing(&self, trail: &Trail, decision: &Decision) -> Refusing<'_> {
+        let rule = match decision.cause {
+            Cause::Rule(index) => self.rules.get(index.0 as usize),
+            Cause::Default => None,
+        };
+        let own = match rule.map(|r| &r.body) {
+            Some(RuleBody::Filter(filter)) => (filter.reject, filter.reject_status),
+            Some(RuleBody::Group(_)) | None => (None, None),
+        };
+        let status = trail.number(self, schema::REJECT_STATUS).and_then(|n| u16::try_from(n).ok());
+        Refusing {
+            intent: own.0.or_else(|| trail.reject(self)).unwrap_or(Intent::Deny),
+            status: own.1.or(status),
+            about: rule.and_then(|r| r.about.as_deref()),
+            rule: rule.map(|r| r.id.as_str()),
+        }
+    }
+
+    /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
+    fn unambiguous(&self, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
+        let Subject::Url(target) = facts.subject else { return None };
+        let decoded = target.decoded()?;
+        let facts = Facts { subject: Subject::Url(&decoded), ..*facts };
+        let other = self.stage(&mut Trail::new(self), PolicyStage::Request, &facts);
+        if other.rejects() == raw.rejects() {
+            return None;
+        }
+        let refusing = if raw.rejects() { raw } else { other };
+        Some(Decision { verdict: Verdict::Reject(Reason::AmbiguousUrl), ..refusing })
+    }
+
+    fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+        let rejection = match stage {
+            PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
+            PolicyStage::Destination => self.by_rules(trail),
+            PolicyStage::Response => self.by_response(trail, facts),
+        };
+        let (verdict, cause) = match rejection {
+            Some((reason, cause)) => (Verdict::Reject(reason), cause),
+            None => (Verdict::Admit, self.cause_of(trail, schema::DISPOSITION)),
+        };
+        Decision { verdict, stage: stage.stage(), cause, logged: self.logged(trail, verdict) }
+    }
+
+    /// Filters first; else the option `disposition`.
+    fn by_rules(&self, trail: &Trail) -> Option<(Reason, Cause)> {
+        if let Some(filter) = trail.filtered {
+            return Some((Reason::Rule, Cause::Rule(filter)));
+        }
+        let cause = self.cause_of(trail, schema::DISPOSITION);
+        let reason = if cause == Cause::Default { Reason::Default } else { Reason::Rule };
+        trail.disposition(self).rejects().then_some((reason, cause))
+    }
+
+    fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
+        let Fact::Known(response) = facts.response else { return self.by_rules(trail) };
+        let too_large = self.too_large(trail, &response);
+        too_large.or_else(|| self.by_rules(trail)).or_else(|| self.not_html(trail, &response))
+    }
+
+    fn too_deep(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
+        let limit = trail.number(self, schema::MAX_DEPTH)?;
+        let deeper = facts.depth.is_some_and(|depth| depth > limit);
+        deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
+    }
+
+    fn too_large(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Option<(Reason, Cause)> {
+        let limit = trail.number(self, schema::MAX_BODY)?;
+        let larger = response.is_success_with_content() && response.size.is_some_and(|size| size > limit);
+        larger.then(|| (Reason::BodyTooLarge, self.cause_of(trail, schema::MAX_BODY)))
+    }
+
+    /// `html_only` rejects as the rule that last assigned it.
+    fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Option<(Reason, Cause)> {
+        let html = matches!(response.content_type, "text/html" | "application/xhtml+xml");
+        let rejects = trail.is_on(self, schema::HTML_ONLY) && response.is_success_with_content() && !html;
+        rejects.then(|| (Reason::Rule, self.cause_of(trail, schema::HTML_ONLY)))
+    }
+
+    /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
+    fn logged(&self, trail: &Trail, verdict: Verdict) -> bool {
+        let by_disposition = trail.filtered.is_none() && trail.disposition(self) == Disposition::DisallowLog;
+        match verdict {
+            Verdict::Reject(Reason::Rule | Reason::Default) => trail.log || by_disposition,
+            Verdict::Reject(_) => trail.log,
+            Verdict::Admit | Verdict::Undecided => false,
+        }
+    }
+
+    fn cause_of(&self, trail: &Trail, slot: Slot) -> Cause {
+        match trail.set_by(self, slot) {
+            SetBy::Rule(rule) => Cause::Rule(rule),
+            SetBy::Document | SetBy::BuiltIn => Cause::Default,
+        }
+    }
+}
+
+/// Tunnels: only what is the same for every URL of the host counts (section 4).
+impl Policy {
+    /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
+    fn tunnel(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        let mut trail = Trail::new(self);
+        for stage in PolicyStage::ALL {
+            Walk::new(self, facts, stage, &mut trail).run();
+            if let Some((reason, cause)) = self.certain_rejection(&trail) {
+                let verdict = Verdict::Reject(reason);
+                let logged = self.logged(&trail, verdict);
+                return (trail, Decision { verdict, stage: stage.stage(), cause, logged });
+            }
+            survivors(&mut trail);
+        }
+        self.doubt_options(&mut trail);
+        let (verdict, cause) = match trail.doubt {
+            Some(rule) => (Verdict::Undecided, Cause::Rule(rule)),
+            None if trail.dispositions == 0 => (Verdict::Undecided, Cause::Default),
+            None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
+        };
+        (trail, Decision { verdict, stage: Stage::Connect, cause, logged: false })
+    }
+
+    fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {
+        let admits = trail.dispositions & bit(Disposition::Allow) != 0;
+        if trail.filtered.is_none() && admits {
+            return None;
+        }
+        // Where several dispositions are possible and all reject, the last certain one names the cause.
+        self.by_rules(trail)
+    }
+
+    /// Options that check what a tunnel hides leave it undecided.
+    fn doubt_options(&self, trail: &mut Trail) {
+        for slot in [schema::HTML_ONLY, schema::MAX_BODY] {
+            let hidden = trail.is_on(self, slot) || trail.number(self, slot).is_some();
+            if let (true, SetBy::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
+                trail.doubt(rule);
+            } else if hidden {
+                trail.dispositions = 0;
+            }
+            let perhaps = self.rules.iter().enumerate().find_map(|(at, _)| {
+                let rule = RuleIndex(u32::try_from(at).ok()?);
+                let undecided = trail.state(rule) == State::Undecided;
+                (undecided && self.assigned(rule, slot).is_some()).then_some(rule)
+            });
+            if let Some(rule) = perhaps {
+                trail.doubt(rule);
+            }
+        }
+    }
+}
+
+/// URLs that a stage may have rejected go no further; what the next stage judges are those that it did not.
+fn survivors(trail: &mut Trail) {
+    if trail.dispositions != bit(Disposition::Allow) {
+        trail.dispositions = bit(Disposition::Allow);
+        if let Some(rule) = trail.open.take() {
+            trail.doubt(rule);
+        }
+    }
+}

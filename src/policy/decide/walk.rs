@@ -1,0 +1,241 @@
+//! One walk over the rules at one stage (policy.md section 2, steps 2 to 4, and section 4).
+
+use crate::policy::Policy;
+use crate::policy::condition::{Condition, Truth};
+use crate::policy::fact::{Fact, Facts, Subject};
+use crate::policy::options::{Value, schema};
+use crate::policy::rule::{
+    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense,
+};
+use crate::policy::trail::{State, Trail, bit};
+
+/// How the rules met from here on count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pass {
+    /// They do.
+    Live,
+    /// Perhaps: a rule before or around them is undecided.
+    Perhaps,
+    /// They do not: a `stop` or the first of a `match: first` list ended their list.
+    Cut,
+}
+
+/// Whether a `stop` ended the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    On,
+    Stopped,
+}
+
+/// The walk's state beside the request's [`Trail`].
+pub(super) struct Walk<'a> {
+    policy: &'a Policy,
+    facts: &'a Facts<'a>,
+    stage: PolicyStage,
+    trail: &'a mut Trail,
+    /// A `stop` that may or may not apply was met.
+    perhaps_stopped: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        policy: &'a Policy,
+        facts: &'a Facts<'a>,
+        stage: PolicyStage,
+        trail: &'a mut Trail,
+    ) -> Self {
+        Self { policy, facts, stage, trail, perhaps_stopped: false }
+    }
+
+    pub(super) fn run(mut self) {
+        let end = u32::try_from(self.policy.rules.len()).unwrap_or(u32::MAX);
+        self.list(RuleIndex(0), RuleIndex(end), Pass::Live);
+    }
+
+    /// The rules from one place to another, those that they contain left to themselves.
+    fn list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
+        let mut flow = Flow::On;
+        for (at, rule) in siblings(self.policy, from, to) {
+            if rule.mode != Mode::Enforce || !rule.active.contains(self.stage) {
+                continue;
+            }
+            if self.rule(at, rule, pass) == Flow::Stopped {
+                (pass, flow) = (Pass::Cut, Flow::Stopped);
+            } else if self.perhaps_stopped {
+                pass = pass.max(Pass::Perhaps);
+            }
+        }
+        flow
+    }
+
+    fn rule(&mut self, at: RuleIndex, rule: &'a Rule, pass: Pass) -> Flow {
+        match &rule.body {
+            RuleBody::Group(group) => self.group(at, rule, group, pass),
+            RuleBody::Filter(filter) => {
+                self.filter(at, rule, filter, pass);
+                Flow::On
+            }
+        }
+    }
+
+    fn group(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        match (self.trail.state(at), rule.stage.cmp(&self.stage)) {
+            (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
+            (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
+            (State::Matched, _) => self.children(at, rule, group, pass),
+            (State::Undecided, _) => self.children(at, rule, group, pass.max(Pass::Perhaps)),
+            (State::Pending, std::cmp::Ordering::Less) | (State::NoMatch | State::Cut, _) => Flow::On,
+        }
+    }
+
+    /// A group at its own stage.
+    fn apply(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        if pass == Pass::Cut {
+            self.trail.set_state(at, State::Cut);
+            return Flow::On;
+        }
+        let inner = match (self.judges(rule, self.guard(&group.guard)), pass) {
+            (Truth::No, _) => {
+                self.trail.set_state(at, State::NoMatch);
+                return Flow::On;
+            }
+            (Truth::Yes, Pass::Live) => {
+                self.trail.set_state(at, State::Matched);
+                self.assign(at, group);
+                Pass::Live
+            }
+            (Truth::Yes | Truth::Unknown, _) => {
+                self.trail.set_state(at, State::Undecided);
+                self.perhaps_assign(at, group);
+                Pass::Perhaps
+            }
+        };
+        let flow = self.children(at, rule, group, inner);
+        match (group.stop, inner) {
+            (false, _) => flow,
+            (true, Pass::Live) => Flow::Stopped,
+            (true, Pass::Perhaps | Pass::Cut) => {
+                self.perhaps_stopped = true;
+                flow
+            }
+        }
+    }
+
+    /// A group of a later stage: what its guard says already lets filters inside it be decided early.
+    fn look_ahead(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        match self.guard(&group.guard) {
+            Truth::Yes => self.children(at, rule, group, pass),
+            Truth::No => {
+                self.trail.set_state(at, State::NoMatch);
+                Flow::On
+            }
+            Truth::Unknown => Flow::On,
+        }
+    }
+
+    fn children(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        let first = RuleIndex(at.0 + 1);
+        match group.order {
+            ChildOrder::First(stage) if stage == self.stage => self.first(first, rule.end, pass),
+            ChildOrder::First(_) | ChildOrder::All => self.list(first, rule.end, pass),
+        }
+    }
+
+    /// `match: first`: once a child applies, the others are cut off.
+    fn first(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
+        let mut flow = Flow::On;
+        for (at, rule) in siblings(self.policy, from, to).filter(|(_, rule)| rule.mode == Mode::Enforce) {
+            if self.rule(at, rule, pass) == Flow::Stopped {
+                flow = Flow::Stopped;
+            }
+            pass = match self.trail.state(at) {
+                State::Matched => Pass::Cut,
+                State::Undecided => pass.max(Pass::Perhaps),
+                State::Pending | State::NoMatch | State::Cut => pass,
+            };
+        }
+        flow
+    }
+
+    fn filter(&mut self, at: RuleIndex, rule: &Rule, filter: &Filter, pass: Pass) {
+        if self.trail.state(at) != State::Pending || self.stage < rule.floor {
+            return;
+        }
+        let holds = self.condition(&filter.condition);
+        let hit = match filter.sense {
+            Sense::Forbid => holds,
+            Sense::Require => holds.negated(),
+        };
+        match (self.judges(rule, hit), pass) {
+            (Truth::Unknown, _) if self.stage < rule.stage => {}
+            (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
+            (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
+            (Truth::Yes, Pass::Live) => self.hit(at, filter),
+            (Truth::Yes | Truth::Unknown, _) => {
+                self.trail.set_state(at, State::Undecided);
+                self.trail.doubt(at);
+            }
+        }
+    }
+
+    fn hit(&mut self, at: RuleIndex, filter: &Filter) {
+        self.trail.set_state(at, State::Matched);
+        self.trail.filtered.get_or_insert(at);
+        self.trail.log |= filter.log;
+    }
+
+    fn assign(&mut self, at: RuleIndex, group: &Group) {
+        for assignment in &group.assign {
+            self.trail.assign(assignment.slot, at);
+            if let Value::Disposition(value) = assignment.value {
+                self.trail.dispositions = bit(value);
+                self.trail.open = None;
+            }
+        }
+    }
+
+    /// A group that may apply changes nothing; a disposition that it would change is in doubt.
+    fn perhaps_assign(&mut self, at: RuleIndex, group: &Group) {
+        let disposition = group.assign.iter().rev().find(|a| a.slot == schema::DISPOSITION);
+        let Some(Value::Disposition(value)) = disposition.map(|a| &a.value) else { return };
+        if self.trail.dispositions != bit(*value) {
+            self.trail.dispositions |= bit(*value);
+            self.trail.open.get_or_insert(at);
+        }
+    }
+
+    fn guard(&self, guard: &Guard) -> Truth {
+        match guard {
+            Guard::Always => Truth::Yes,
+            Guard::When(condition) => self.condition(condition),
+            Guard::Unless(condition) => self.condition(condition).negated(),
+        }
+    }
+
+    fn condition(&self, condition: &Condition) -> Truth {
+        condition.evaluate(self.facts, &self.policy.lists)
+    }
+
+    /// Rules on type or size judge 2xx with content only, from the response stage on.
+    fn judges(&self, rule: &Rule, truth: Truth) -> Truth {
+        if !rule.content_only || self.stage < PolicyStage::Response || truth == Truth::No {
+            return truth;
+        }
+        match (self.facts.response, self.facts.subject) {
+            (Fact::Known(response), Subject::Url(_)) if response.is_success_with_content() => truth,
+            (Fact::Known(_), _) => Truth::No,
+            (Fact::Unknown, _) => Truth::Unknown,
+        }
+    }
+}
+
+/// The rules from one place to another, without those that they contain.
+fn siblings(policy: &Policy, from: RuleIndex, to: RuleIndex) -> impl Iterator<Item = (RuleIndex, &Rule)> {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        let rule = policy.rules.get(at.0 as usize).filter(|_| at < to)?;
+        let here = at;
+        at = rule.end;
+        Some((here, rule))
+    })
+}

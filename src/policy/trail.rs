@@ -1,0 +1,158 @@
+//! What the rules have done so far with one request: the memory that its stages share.
+//!
+//! A guard is evaluated once and remembered for nested rules of later stages; an option remembers only the rule
+//! that last assigned it. Both are flat arrays of small numbers, kept in place for policies of usual size.
+
+use smallvec::SmallVec;
+
+use crate::vocab::disposition::Disposition;
+use crate::vocab::intent::Intent;
+
+use super::Policy;
+use super::options::{SetBy, Slot, Value, schema};
+use super::rule::{RuleBody, RuleIndex};
+
+/// What became of a rule so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Its stage has not come, or a group around it did not apply.
+    #[default]
+    Pending,
+    /// A group that applied, or a filter that hit.
+    Matched,
+    /// Its condition says no, or it judges other responses.
+    NoMatch,
+    /// A `stop`, or an earlier child of its `match: first` list, cut it off.
+    Cut,
+    /// It depends on facts that will not become known.
+    Undecided,
+}
+
+/// The memory of one request under one policy.
+#[derive(Clone, Debug)]
+pub struct Trail {
+    states: SmallVec<[State; 64]>,
+    /// For each option 0, or 1 + the rule that last assigned it.
+    set_by: SmallVec<[u32; 128]>,
+    matched: SmallVec<[RuleIndex; 16]>,
+    pub(in crate::policy) filtered: Option<RuleIndex>,
+    pub(in crate::policy) log: bool,
+    /// The first rule on which a tunnel's verdict might depend.
+    pub(in crate::policy) doubt: Option<RuleIndex>,
+    /// Inside a tunnel: which dispositions the URL may have, one bit each.
+    pub(in crate::policy) dispositions: u8,
+    /// The first undecided rule that may have changed the disposition since it was last certain.
+    pub(in crate::policy) open: Option<RuleIndex>,
+}
+
+impl Trail {
+    /// Before the first rule.
+    pub fn new(policy: &Policy) -> Self {
+        let mut trail = Self {
+            states: SmallVec::from_elem(State::Pending, policy.rules.len()),
+            set_by: SmallVec::from_elem(0, policy.options.entries.len()),
+            matched: SmallVec::new(),
+            filtered: None,
+            log: false,
+            doubt: None,
+            dispositions: 0,
+            open: None,
+        };
+        trail.dispositions = bit(trail.disposition(policy));
+        trail
+    }
+
+    /// What became of a rule.
+    pub fn state(&self, rule: RuleIndex) -> State {
+        self.states.get(rule.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The rules that matched, in the order in which they did.
+    pub fn matched(&self) -> &[RuleIndex] {
+        &self.matched
+    }
+
+    /// Who set an option's value.
+    pub fn set_by(&self, policy: &Policy, slot: Slot) -> SetBy {
+        match self.set_by.get(usize::from(slot.0)).copied() {
+            None | Some(0) => {
+                policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by)
+            }
+            Some(rule) => SetBy::Rule(RuleIndex(rule - 1)),
+        }
+    }
+
+    /// An option's value.
+    pub fn value<'p>(&self, policy: &'p Policy, slot: Slot) -> &'p Value {
+        let assigned = match self.set_by.get(usize::from(slot.0)).copied() {
+            None | Some(0) => None,
+            Some(rule) => policy.assigned(RuleIndex(rule - 1), slot),
+        };
+        let base = || policy.options.entries.get(usize::from(slot.0)).map_or(&Value::None, |e| &e.base);
+        assigned.unwrap_or_else(base)
+    }
+
+    /// The option `disposition`.
+    pub fn disposition(&self, policy: &Policy) -> Disposition {
+        let value = self.value(policy, schema::DISPOSITION);
+        // `compile` lets no other value into this slot; the safe reading of one would be to refuse.
+        if let Value::Disposition(value) = value { *value } else { Disposition::Disallow }
+    }
+
+    /// The option `reject`.
+    pub fn reject(&self, policy: &Policy) -> Option<Intent> {
+        if let Value::Intent(intent) = self.value(policy, schema::REJECT) { Some(*intent) } else { None }
+    }
+
+    /// An option with a whole number or a size.
+    pub fn number(&self, policy: &Policy, slot: Slot) -> Option<u64> {
+        let value = self.value(policy, slot);
+        if let Value::Integer(number) = value {
+            return u64::try_from(*number).ok();
+        }
+        if let Value::Size(bytes) = value { Some(*bytes) } else { None }
+    }
+
+    /// Whether an option is `true`.
+    pub fn is_on(&self, policy: &Policy, slot: Slot) -> bool {
+        matches!(self.value(policy, slot), Value::Bool(true))
+    }
+
+    /// The word of an option with a closed set of them.
+    pub fn word(&self, policy: &Policy, slot: Slot) -> Option<&'static str> {
+        if let Value::Word(word) = self.value(policy, slot) { Some(word) } else { None }
+    }
+
+    pub(in crate::policy) fn set_state(&mut self, rule: RuleIndex, state: State) {
+        if let Some(place) = self.states.get_mut(rule.0 as usize) {
+            *place = state;
+        }
+        if state == State::Matched {
+            self.matched.push(rule);
+        }
+    }
+
+    pub(in crate::policy) fn assign(&mut self, slot: Slot, rule: RuleIndex) {
+        if let Some(place) = self.set_by.get_mut(usize::from(slot.0)) {
+            *place = rule.0 + 1;
+        }
+    }
+
+    pub(in crate::policy) fn doubt(&mut self, rule: RuleIndex) {
+        self.doubt.get_or_insert(rule);
+    }
+}
+
+/// The bit of a disposition in [`Trail::dispositions`].
+pub(in crate::policy) fn bit(disposition: Disposition) -> u8 {
+    1 << disposition as u8
+}
+
+impl Policy {
+    /// The value that a rule assigns to an option, if it does.
+    pub(in crate::policy) fn assigned(&self, rule: RuleIndex, slot: Slot) -> Option<&Value> {
+        let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else { return None };
+        // The last of two assignments to one slot wins, also within a rule.
+        group.assign.iter().rev().find(|a| a.slot == slot).map(|a| &a.value)
+    }
+}
