@@ -152,6 +152,18 @@ impl Reason {
         self.row().name
     }
 
+    /// What the refusal means to a crawler; errors of the request or the gateway have no intent.
+    pub fn intent(self) -> Option<Intent> {
+        match (self.row().status, self.row().error) {
+            (StatusSource::Profile(intent), _) => Some(intent),
+            (StatusSource::Fixed(503), _) => Some(Intent::Later),
+            (StatusSource::Fixed(_), "http_request_denied" | "destination_ip_prohibited") => {
+                Some(Intent::Deny)
+            }
+            (StatusSource::Fixed(_) | StatusSource::Gateway, _) => None,
+        }
+    }
+
     /// Everything that is known of the reason.
     #[allow(clippy::too_many_lines, reason = "one table, read as one")]
     pub fn row(self) -> &'static Row {
