@@ -1,1 +1,6 @@
 //! The one integration-test binary.
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod support;
