@@ -30,16 +30,16 @@ impl Text {
     /// What is wrong with it.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut parts = Self::default();
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
+        let mut rest = text.as_bytes();
+        while let Some((first, after)) = rest.split_first() {
             rest = match first {
-                '\\' => parts.escape(rest)?,
-                '{' => parts.braces(rest)?,
-                ' '..='~' => {
-                    parts.push(&[u8::try_from(first).unwrap_or(b'?')]);
-                    &rest[1..]
+                b'\\' => parts.escape(after)?,
+                b'{' => parts.braces(after)?,
+                b' '..=b'~' => {
+                    parts.push(&[*first]);
+                    after
                 }
-                other => return Err(format!("`{}`: write its bytes as \\xHH", other.escape_debug())),
+                other => return Err(format!("byte {other:#04x}: write it as \\xHH")),
             };
         }
         Ok(parts)
@@ -50,7 +50,7 @@ impl Text {
         for part in other.0 {
             match part {
                 Part::Bytes(bytes) => self.push(&bytes),
-                name => self.0.push(name),
+                name @ (Part::Port | Part::Admin | Part::Via) => self.0.push(name),
             }
         }
     }
@@ -76,30 +76,33 @@ impl Text {
         }
     }
 
-    /// Reads the escape at the front; returns what follows it.
-    fn escape<'a>(&mut self, text: &'a str) -> Result<&'a str, String> {
-        let wrong = || format!("`{}` is no escape", text.chars().take(4).collect::<String>());
-        let byte = match text.as_bytes().get(1).ok_or_else(wrong)? {
+    /// Reads what follows a backslash; returns what follows that.
+    fn escape<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], String> {
+        let wrong = || format!("`\\{}` is no escape", String::from_utf8_lossy(text.get(..3).unwrap_or(text)));
+        let (first, after) = text.split_first().ok_or_else(wrong)?;
+        let byte = match first {
             b'r' => b'\r',
             b'n' => b'\n',
             b't' => b'\t',
             b's' => b' ',
             b'0' => 0,
-            punctuation @ (b'\\' | b'{' | b'}') => *punctuation,
+            b'\\' | b'{' | b'}' => *first,
             b'x' => {
-                let digits = text.get(2..4).ok_or_else(wrong)?;
+                let (digits, after) = after.split_at_checked(2).ok_or_else(wrong)?;
+                let digits = str::from_utf8(digits).map_err(|_| wrong())?;
                 self.push(&[u8::from_str_radix(digits, 16).map_err(|_| wrong())?]);
-                return Ok(&text[4..]);
+                return Ok(after);
             }
             _ => return Err(wrong()),
         };
         self.push(&[byte]);
-        Ok(&text[2..])
+        Ok(after)
     }
 
-    fn braces<'a>(&mut self, text: &'a str) -> Result<&'a str, String> {
-        let end = text.find('}').ok_or(r"`{` without `}`: write \{ for a brace")?;
-        let name = &text[1..end];
+    /// Reads what follows a brace; returns what follows the closing one.
+    fn braces<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], String> {
+        let end = text.iter().position(|b| *b == b'}').ok_or(r"`{` without `}`: write \{ for a brace")?;
+        let name = str::from_utf8(&text[..end]).map_err(|e| e.to_string())?;
         match name {
             "port" => self.0.push(Part::Port),
             "admin" => self.0.push(Part::Admin),

@@ -49,10 +49,7 @@ pub(crate) enum Framing {
 /// What is wrong with it.
 pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Message, usize)>, String> {
     let Some((start, fields, used)) = head(bytes)? else { return Ok(None) };
-    let framing = match framing(&fields)? {
-        Framing::UntilEnd => Framing::Empty,
-        framing => framing,
-    };
+    let framing = Some(framing(&fields)?).filter(|f| *f != Framing::UntilEnd).unwrap_or(Framing::Empty);
     body(start, fields, framing, bytes, used).map(Some)
 }
 
@@ -64,10 +61,8 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Message, usize)>, String> 
 pub(crate) fn answer(bytes: &[u8], bodyless: bool) -> Result<Option<(Message, usize)>, String> {
     let Some((start, fields, used)) = head(bytes)? else { return Ok(None) };
     let status = status(&start)?;
-    let framing = match framing(&fields)? {
-        _ if bodyless || status < 200 || matches!(status, 204 | 304) => Framing::Empty,
-        framing => framing,
-    };
+    let empty = bodyless || status < 200 || matches!(status, 204 | 304);
+    let framing = if empty { Framing::Empty } else { framing(&fields)? };
     body(start, fields, framing, bytes, used).map(Some)
 }
 
