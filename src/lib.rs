@@ -1,5 +1,6 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
+pub mod clock;
 pub mod gate;
 pub mod policy;
 pub mod proxy;
