@@ -73,6 +73,10 @@ impl Writer {
 
     /// Writes the batch, or gives it up, or keeps it for another try.
     fn settle(&mut self, life: Life) -> Settled {
+        // Nothing tried, nothing learnt: an earlier failure stands.
+        if self.batch.is_empty() {
+            return Settled::Yes;
+        }
         let failure = self.write().err();
         let failed = failure.is_some();
         self.queue.failing(failure.map(|error| error.to_string()));
@@ -88,9 +92,6 @@ impl Writer {
 
     /// Writes as much as can be written; what could not stays in the batch.
     fn write(&mut self) -> io::Result<()> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
         if self.end == LineEnd::Torn {
             self.sink.write_all(b"\n")?;
             self.end = LineEnd::Whole;
