@@ -93,25 +93,25 @@ impl Bench {
     }
 }
 
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn allowed_log_none(bencher: Bencher<'_, '_>) {
     let bench = Bench::new(Destination::None);
     bencher.bench_local(|| bench.allowed());
 }
 
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn rejected_log_none(bencher: Bencher<'_, '_>) {
     let bench = Bench::new(Destination::None);
     bencher.bench_local(|| bench.rejected());
 }
 
-#[divan::bench(max_time = 1)]
+#[divan::bench(sample_size = 1000)]
 fn allowed_logged(bencher: Bencher<'_, '_>) {
     let bench = Bench::new(Destination::Writer(Box::new(Nowhere)));
     bencher.bench_local(|| bench.allowed());
 }
 
-#[divan::bench(threads = [2])]
+#[divan::bench(threads = [2], sample_size = 1000)]
 fn allowed_log_none_two_threads(bencher: Bencher<'_, '_>) {
     let bench = Bench::new(Destination::None);
     bencher.bench(|| bench.allowed());
