@@ -32,6 +32,17 @@ pub struct Refusal {
     pub code: Option<u16>,
     /// The status of the origin's answer, where there was one.
     pub received_status: Option<u16>,
+    /// The form of the answer.
+    pub form: Form,
+}
+
+/// The form in which a refusal is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A status, reason headers and a problem document.
+    Problem,
+    /// `/robots.txt` of a host that is refused whole: 200 and a file that allows nothing.
+    RobotsTxt,
 }
 
 impl Refusal {
@@ -47,6 +58,7 @@ impl Refusal {
             error: None,
             code: None,
             received_status: None,
+            form: Form::Problem,
         }
     }
 
