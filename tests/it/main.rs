@@ -1,1 +1,5 @@
 //! The one integration-test binary.
+
+mod admin;
+mod log;
+mod metrics;
