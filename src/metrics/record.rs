@@ -167,6 +167,11 @@ impl Record {
         DecisionId { instance: self.books.instance, number: self.number }
     }
 
+    /// The clock that tells when the record ends.
+    pub fn clock(&self) -> &Clock {
+        &self.books.clock
+    }
+
     /// Sets who is asking.
     pub fn crawler(&mut self, crawler: CrawlerIndex) {
         self.crawler = crawler;

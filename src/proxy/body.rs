@@ -39,6 +39,17 @@ impl std::fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
+impl BodyError {
+    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Incomplete => "http_response_incomplete",
+            Self::Idle => "connection_read_timeout",
+            Self::TooLarge => "http_response_body_size",
+        }
+    }
+}
+
 /// The body of an answer. `G` goes with it to its end: the record of the request.
 #[derive(Debug)]
 pub struct Body<G> {
@@ -55,9 +66,11 @@ enum Content {
 /// What a body tells the guard that travels with it.
 pub trait BodyGuard {
     /// So many bytes were handed to the client.
-    fn sent(&mut self, bytes: u64);
+    fn sent(&mut self, bytes: usize);
     /// The origin's body broke off.
     fn broke(&mut self, error: BodyError);
+    /// The last byte was handed to the client.
+    fn ended(&mut self);
 }
 
 impl<G> Body<G> {
@@ -69,6 +82,13 @@ impl<G> Body<G> {
     /// The body of an origin's answer.
     pub fn streamed(download: Download, guard: G) -> Self {
         Self { content: Content::Streamed(Box::new(download)), guard }
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.content {
+            Content::Full(bytes) => bytes.is_none(),
+            Content::Streamed(download) => download.incoming.is_end_stream(),
+        }
     }
 }
 
@@ -86,18 +106,19 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
             Content::Streamed(download) => ready!(download.poll_data(cx)).map(|r| r.map(Frame::data)),
         };
         match &next {
-            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
+            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, Bytes::len)),
             Some(Err(error)) => this.guard.broke(*error),
             None => {}
+        }
+        // hyper asks no more of a body that says it is over.
+        if next.is_none() || this.is_over() {
+            this.guard.ended();
         }
         Poll::Ready(next)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Full(bytes) => bytes.is_none(),
-            Content::Streamed(download) => download.incoming.is_end_stream(),
-        }
+        self.is_over()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crate::metrics::Metrics;
 use crate::vocab::address::{AddressClass, classify, unmapped};
 use crate::vocab::target::UrlTarget;
 
@@ -59,8 +60,7 @@ impl Addresses for Vetted {
 pub struct Vetting {
     resolver: Resolver,
     egress: Egress,
-    /// Called with the range of each address that is refused.
-    on_refused: fn(AddressClass),
+    metrics: Metrics,
 }
 
 /// Names that belong to no public host: they resolve only where the configuration says so.
@@ -68,8 +68,8 @@ const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "
 
 impl Vetting {
     /// Vets what the resolver finds by the rules of `egress`.
-    pub fn new(resolver: Resolver, egress: Egress, on_refused: fn(AddressClass)) -> Self {
-        Self { resolver, egress, on_refused }
+    pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
+        Self { resolver, egress, metrics }
     }
 
     async fn resolve(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
@@ -99,7 +99,7 @@ impl Vetting {
             match self.refuses(host, *address, port) {
                 None => vetted.push(SocketAddr::new(*address, port)),
                 Some(class) => {
-                    (self.on_refused)(class);
+                    self.metrics.address_refused(class.as_str());
                     refused.get_or_insert(class);
                 }
             }
