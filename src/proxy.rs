@@ -6,6 +6,7 @@ pub mod clean;
 pub mod destination;
 pub mod dial;
 pub mod front;
+pub mod head;
 pub mod pool;
 pub mod resolve;
 pub mod upstream;

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::clock::Clock;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Sleep, sleep};
 
-use crate::clock::Clock;
-
+use super::head::timer::LazyTimer;
 use super::pool::{Link, Pool};
 
 /// Why a body broke off.
@@ -118,7 +117,7 @@ pub struct Download {
     incoming: Incoming,
     link: Option<Link>,
     home: Home,
-    idle: IdleTimer,
+    idle: LazyTimer,
     /// Bytes that may still come; `max_body` for answers that tell no length.
     left: u64,
 }
@@ -138,7 +137,7 @@ impl Download {
     /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts.
     pub fn new(incoming: Incoming, link: Link, home: Home, idle: Duration) -> Self {
         let mut download =
-            Self { incoming, link: Some(link), home, idle: IdleTimer::new(idle), left: u64::MAX };
+            Self { incoming, link: Some(link), home, idle: LazyTimer::new(idle), left: u64::MAX };
         if download.incoming.is_end_stream() {
             download.give_back();
         }
@@ -156,7 +155,7 @@ impl Download {
         loop {
             match self.poll_incoming(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.idle.rest();
+                    self.idle.note();
                     // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
                     let Ok(data) = frame.into_data() else { continue };
                     return Poll::Ready(Some(self.within_limit(data)));
@@ -169,7 +168,7 @@ impl Download {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    ready!(self.idle.poll_over(cx));
+                    ready!(self.idle.poll(cx));
                     return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
                 }
             }
@@ -228,7 +227,7 @@ pub enum Upload {
 pub struct Uploading {
     incoming: Incoming,
     left: u64,
-    idle: IdleTimer,
+    idle: LazyTimer,
 }
 
 impl Upload {
@@ -237,7 +236,7 @@ impl Upload {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle: IdleTimer::new(idle) }))
+        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle: LazyTimer::new(idle) }))
     }
 
     /// Whether there is none.
@@ -280,7 +279,7 @@ impl Uploading {
         loop {
             match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.idle.rest();
+                    self.idle.note();
                     let Ok(data) = frame.into_data() else { continue };
                     let Some(left) = self.left.checked_sub(data.len() as u64) else {
                         return Poll::Ready(Some(Err(BodyError::TooLarge)));
@@ -291,43 +290,10 @@ impl Uploading {
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    ready!(self.idle.poll_over(cx));
+                    ready!(self.idle.poll(cx));
                     return Poll::Ready(Some(Err(BodyError::Idle)));
                 }
             }
-        }
-    }
-}
-
-/// A timer that exists only once something had to be waited for.
-///
-/// It is not set anew for each part that comes, only when it goes off: a silence ends after one to two lengths.
-#[derive(Debug)]
-struct IdleTimer {
-    length: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-    moved: bool,
-}
-
-impl IdleTimer {
-    fn new(length: Duration) -> Self {
-        Self { length, sleep: None, moved: false }
-    }
-
-    /// Something came.
-    fn rest(&mut self) {
-        self.moved = true;
-    }
-
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep(self.length)));
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            if !self.moved {
-                return Poll::Ready(());
-            }
-            self.moved = false;
-            timer.set(sleep(self.length));
         }
     }
 }

@@ -68,8 +68,7 @@ fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
 async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut last = DialError::Unreachable;
-    loop {
-        let Some(address) = order.pop_front() else { break };
+    while let Some(address) = order.pop_front() {
         if order.is_empty() && attempts.is_empty() {
             // The usual case: one address, no task of its own.
             return attempt(address, each).await;
