@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench record`
 
+#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+
 use std::io::{self, Write};
 use std::time::Duration;
 

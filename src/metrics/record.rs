@@ -2,7 +2,7 @@
 //!
 //! It is begun when a request's head is known and travels with the request into the body of its answer. Whatever
 //! ends it (the last byte, a client that left, a panic) drops it, and the drop does the counting, in
-//! [`super::flush`]. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
+//! `flush.rs`. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
