@@ -230,7 +230,7 @@ pub(super) fn class_slot(status: u16) -> usize {
 }
 
 /// The error types of RFC 9209 section 2.3 that an exchange with an origin can end in.
-pub(super) const UPSTREAM_ERRORS: [&str; 22] = [
+pub(super) const UPSTREAM_ERRORS: [&str; 24] = [
     "dns_timeout",
     "dns_error",
     "destination_not_found",
@@ -251,7 +251,9 @@ pub(super) const UPSTREAM_ERRORS: [&str; 22] = [
     "http_response_content_coding",
     "http_response_timeout",
     "http_upgrade_failed",
+    "http_request_error",
     "http_protocol_error",
+    "proxy_internal_error",
     OTHER,
 ];
 
