@@ -1,6 +1,15 @@
 //! The one integration-test binary.
 
-#[cfg(test)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics has failed, its helpers too"
+)]
+
+mod admin;
 mod conformance;
-#[cfg(test)]
+mod log;
+mod metrics;
 mod support;
