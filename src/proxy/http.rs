@@ -84,28 +84,21 @@ impl std::error::Error for Hangup {}
 /// What goes with an answer's body to its last byte.
 #[derive(Debug)]
 pub struct Travelling {
-    record: Option<Record>,
+    record: Record,
     _open: ServiceOpen,
 }
 
 impl BodyGuard for Travelling {
-    fn sent(&mut self, bytes: usize) {
-        if let Some(record) = &mut self.record {
-            record.add_down(bytes);
-        }
+    fn sent(&mut self, bytes: u64) {
+        self.record.add_down(bytes);
     }
 
     fn broke(&mut self, error: BodyError) {
-        if let Some(record) = &mut self.record {
-            record.upstream_failed(error.as_str());
-        }
+        self.record.upstream_failed(error.as_str());
     }
 
     fn ended(&mut self) {
-        if let Some(record) = self.record.take() {
-            let now = record.clock().now();
-            record.finish(now);
-        }
+        self.record.complete();
     }
 }
 
@@ -127,7 +120,8 @@ impl Exchange {
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
         match made {
-            Ok(Made::Passed((parts, download))) => {
+            Ok(Made::Passed(passed)) => {
+                let (parts, download) = *passed;
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
@@ -166,7 +160,7 @@ impl Exchange {
             Ok(answered) => answered.map_err(Refusal::from)?,
             Err(_) => return Err(Box::new(UpstreamError::Timeout.into())),
         };
-        self.judge_answer(passed, &mut judged, record).map(Made::Passed)
+        self.judge_answer(passed, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -257,7 +251,7 @@ impl Exchange {
 /// What became of a request that was not refused.
 enum Made {
     /// The origin's answer.
-    Passed(Passed),
+    Passed(Box<Passed>),
     /// One of our own.
     Own(Response<Bytes>),
 }
@@ -268,15 +262,13 @@ fn own(response: Response<Bytes>, mut record: Record, open: ServiceOpen) -> Resp
 }
 
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
-    Travelling { record: Some(record), _open: open }
+    Travelling { record, _open: open }
 }
 
 /// Tells the record what the policy has done so far.
 fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
-    for rule in judged.matched() {
-        record.matched(rule.0);
-    }
+    record.matched(judged.matched().iter().map(|rule| rule.0));
     let cause = match judged.decision.cause {
         Cause::Rule(rule) => Some(rule.0),
         Cause::Default => None,

@@ -8,6 +8,8 @@
     reason = "a test that panics has failed, its helpers too"
 )]
 
+mod address;
 mod admin;
 mod log;
 mod metrics;
+mod target;
