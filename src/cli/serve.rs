@@ -263,7 +263,7 @@ fn log_settings(logs: &settings::Logs) -> LogSettings {
             LogTarget::Nowhere => log::Destination::None,
             LogTarget::File(path) => log::Destination::Path(path.clone()),
         },
-        allows: Share::new(logs.allows).unwrap_or_default(),
+        allows: Share::new(logs.allows).unwrap_or(Share::ALL),
         on_full: match logs.on_full {
             OnFull::Drop => log::OnFull::Drop,
             OnFull::Wait => log::OnFull::Wait,

@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request, response};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
 use hyper::body::{Body as _, Incoming};
 
 use crate::gate::judged::{Asked, Judged};
@@ -115,6 +115,7 @@ impl Exchange {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let snapshot = self.in_force.load();
         let asker = Asker::of(request.headers());
+        let method = request.method().clone();
         let made = match unwinding(self.pass(request, &snapshot, &mut record)).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
@@ -125,8 +126,11 @@ impl Exchange {
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
-            Ok(Made::Own(response)) => Ok(own(response, record, open)),
-            Err(refusal) => self.refuse(&refusal, &asker, &snapshot, record, open),
+            Ok(Made::Own(response)) => Ok(own(response, &method, record, open)),
+            Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
+                Some(response) => Ok(own(response, &method, record, open)),
+                None => Err(Hangup),
+            },
         }
     }
 
@@ -225,25 +229,21 @@ impl Exchange {
         Ok((parts, download))
     }
 
-    fn refuse(
+    /// The answer to a refused request; none for a crawler that is hung up on.
+    fn refused(
         &self,
         refusal: &Refusal,
         asker: &Asker,
         snapshot: &PolicyInForce,
-        mut record: Record,
-        open: ServiceOpen,
-    ) -> Reply {
+        record: &mut Record,
+    ) -> Option<Response<Bytes>> {
         record.enter(refusal.stage);
         record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
         let decision = record.id().text();
         let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
-        let response = match refusal.form {
+        match refusal.form {
             Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
-        };
-        match response {
-            Some(response) => Ok(own(response, record, open)),
-            None => Err(Hangup),
         }
     }
 }
@@ -256,9 +256,20 @@ enum Made {
     Own(Response<Bytes>),
 }
 
-fn own(response: Response<Bytes>, mut record: Record, open: ServiceOpen) -> Response<Body<Travelling>> {
+/// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
+/// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
+fn own(
+    mut response: Response<Bytes>,
+    method: &Method,
+    mut record: Record,
+    open: ServiceOpen,
+) -> Response<Body<Travelling>> {
     record.answered(response.status().as_u16(), Source::Proxy);
-    response.map(|bytes| Body::full(bytes, travelling(record, open)))
+    if *method == Method::CONNECT {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let head = *method == Method::HEAD;
+    response.map(|bytes| Body::full(if head { Bytes::new() } else { bytes }, travelling(record, open)))
 }
 
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
@@ -328,7 +339,7 @@ async fn unwinding<F: Future>(future: F) -> Result<F::Output, Panicked> {
 
 /// The answer to a head that never became a request, as bytes; also to connections that find no room.
 pub fn bare_refusal(exchange: &Exchange, refusal: &Refusal) -> Bytes {
-    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &http::Method::GET);
+    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &Method::GET);
     record.enter(refusal.stage);
     record.rejected(refusal.reason, None, refusal.keep);
     let snapshot = exchange.in_force.load();

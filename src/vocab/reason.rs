@@ -52,8 +52,6 @@ pub enum Reason {
     UpstreamProtocol,
     /// A panic; it ends this request only.
     InternalError,
-    /// No policy is loaded.
-    PolicyUnavailable,
     /// A connection limit of the proxy.
     Overloaded,
     /// The proxy is draining.
@@ -114,7 +112,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 24] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -137,7 +135,6 @@ impl Reason {
         Self::UpstreamTimeout,
         Self::UpstreamProtocol,
         Self::InternalError,
-        Self::PolicyUnavailable,
         Self::Overloaded,
         Self::ShuttingDown,
     ];
@@ -284,12 +281,6 @@ impl Reason {
                 retry: Retry::Never,
                 code: None,
                 title: "Error inside the proxy",
-            },
-            Self::PolicyUnavailable => &Row {
-                name: "policy_unavailable",
-                error: "proxy_configuration_error",
-                title: "No policy is loaded",
-                ..UNAVAILABLE
             },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
             Self::ShuttingDown => {
