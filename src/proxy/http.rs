@@ -20,7 +20,6 @@ use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
-use crate::policy::decide::Cause;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -280,11 +279,7 @@ fn travelling(record: Record, open: ServiceOpen) -> Travelling {
 fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
     record.matched(judged.matched().iter().map(|rule| rule.0));
-    let cause = match judged.decision.cause {
-        Cause::Rule(rule) => Some(rule.0),
-        Cause::Default => None,
-    };
-    record.allowed(cause);
+    record.allowed(judged.cause().map(|rule| rule.0));
 }
 
 /// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.

@@ -54,8 +54,6 @@ pub enum Reason {
     InternalError,
     /// A connection limit of the proxy.
     Overloaded,
-    /// The proxy is draining.
-    ShuttingDown,
 }
 
 /// What a crawler may hope for; the value of `Crawl-Retry`.
@@ -112,7 +110,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 23] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -136,7 +134,6 @@ impl Reason {
         Self::UpstreamProtocol,
         Self::InternalError,
         Self::Overloaded,
-        Self::ShuttingDown,
     ];
 
     /// The reason's place in [`Self::ALL`], for tables indexed by reason.
@@ -283,9 +280,6 @@ impl Reason {
                 title: "Error inside the proxy",
             },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
-            Self::ShuttingDown => {
-                &Row { name: "shutting_down", title: "Proxy is shutting down", ..UNAVAILABLE }
-            }
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod address;
 mod admin;
+mod layers;
 mod log;
 mod metrics;
 mod target;
