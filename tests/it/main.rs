@@ -8,8 +8,11 @@
     reason = "a test that panics has failed, its helpers too"
 )]
 
+mod address;
 mod admin;
 mod conformance;
+mod layers;
 mod log;
 mod metrics;
 mod support;
+mod target;
