@@ -153,6 +153,14 @@ pub struct Download {
     whole: LazyTimer,
     /// Bytes that may still come; `max_body` for answers that tell no length.
     left: u64,
+    /// Whether the connection may carry another answer.
+    after: After,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Reuse,
+    Close,
 }
 
 /// Where a connection goes back to.
@@ -169,7 +177,7 @@ impl Download {
     /// `whole` the longest for all of them.
     pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
         let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
-        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX };
+        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
         if download.incoming.is_end_stream() {
             download.give_back();
         }
@@ -180,6 +188,13 @@ impl Download {
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.left = bytes;
+        self
+    }
+
+    /// The connection carries no other answer behind this one.
+    #[must_use]
+    pub fn the_last(mut self) -> Self {
+        self.after = After::Close;
         self
     }
 
@@ -246,6 +261,9 @@ impl Download {
     fn give_back(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());
+        if self.after == After::Close {
+            return;
+        }
         if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
             self.home.pool.put(link, self.home.clock.now());
         }

@@ -90,6 +90,15 @@ pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: 
     }
 }
 
+/// How an origin's answer tells its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// In one way.
+    Plain,
+    /// In two ways, as in response splitting: its connection is not to be believed again.
+    Doubtful,
+}
+
 /// A body in a transfer coding other than chunked: nobody takes it off, and the field that names it does not travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCoding;
@@ -99,24 +108,24 @@ pub struct UnknownCoding;
 ///
 /// # Errors
 /// If the body is in another coding.
-pub fn settle_framing(headers: &mut HeaderMap) -> Result<(), UnknownCoding> {
+pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
         let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
         if !chunked || codings.next().is_some() {
             return Err(UnknownCoding);
         }
-        headers.remove(CONTENT_LENGTH);
-        return Ok(());
+        let both = headers.remove(CONTENT_LENGTH).is_some();
+        return Ok(if both { Framing::Doubtful } else { Framing::Plain });
     }
-    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(()) };
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(Framing::Plain) };
     let first = length.as_bytes().split(|b| *b == b',').next().unwrap_or_default().trim_ascii();
     if first.len() < length.len()
         && let Ok(one) = HeaderValue::from_bytes(first)
     {
         headers.insert(CONTENT_LENGTH, one);
     }
-    Ok(())
+    Ok(Framing::Plain)
 }
 
 /// Makes an origin's fields those of an answer to the client. `asked` is whether the client asked for a 304.
@@ -275,17 +284,18 @@ mod tests {
     #[test]
     fn a_body_has_one_length_or_none() {
         for (fields, left) in [
-            (&[("content-length", "3"), ("transfer-encoding", "Chunked")][..], Ok(None)),
-            (&[("content-length", "5, 5")][..], Ok(Some("5"))),
-            (&[("content-length", "5")][..], Ok(Some("5"))),
-            (&[][..], Ok(None)),
+            (&[("content-length", "3"), ("transfer-encoding", "Chunked")][..], Ok((Framing::Doubtful, None))),
+            (&[("transfer-encoding", "Chunked")][..], Ok((Framing::Plain, None))),
+            (&[("content-length", "5, 5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[("content-length", "5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[][..], Ok((Framing::Plain, None))),
             (&[("transfer-encoding", "gzip")][..], Err(UnknownCoding)),
             (&[("transfer-encoding", "gzip, chunked")][..], Err(UnknownCoding)),
         ] {
             let mut headers = map(fields);
             let settled = settle_framing(&mut headers);
             let length = headers.get(CONTENT_LENGTH).map(|v| v.to_str().unwrap());
-            assert_eq!(settled.map(|()| length), left, "{fields:?}");
+            assert_eq!(settled.map(|framing| (framing, length)), left, "{fields:?}");
         }
     }
 

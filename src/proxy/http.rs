@@ -27,7 +27,7 @@ use crate::vocab::target::UrlTarget;
 
 use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, Download, Upload};
-use super::clean::{self, ViaName};
+use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
@@ -210,9 +210,11 @@ impl Exchange {
         record: &mut Record,
     ) -> Result<Passed, Refused> {
         let (mut parts, mut download) = response.into_parts();
-        let unreadable = parts.status.is_informational() || clean::settle_framing(&mut parts.headers).is_err();
-        if unreadable {
-            return Err(Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream)));
+        match clean::settle_framing(&mut parts.headers) {
+            Ok(_) if parts.status.is_informational() => return Err(unreadable()),
+            Ok(Framing::Plain) => {}
+            Ok(Framing::Doubtful) => download = download.the_last(),
+            Err(UnknownCoding) => return Err(unreadable()),
         }
         record.enter(Stage::Response);
         let verdict = gate_response::response(judged, &parts);
@@ -286,6 +288,10 @@ fn options() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static(answer::ALLOWED));
     response
+}
+
+fn unreadable() -> Refused {
+    Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 
 fn too_large() -> Refusal {
