@@ -4,3 +4,4 @@ pub mod gate;
 pub mod policy;
 pub mod proxy;
 pub mod vocab;
+pub mod yaml;
