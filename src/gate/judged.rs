@@ -9,6 +9,7 @@ use http::{Method, request};
 use crate::policy::Policy;
 use crate::policy::decide::{Decision, Refusing, Verdict};
 use crate::policy::fact::{Dest, Facts, HeaderView};
+use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::vocab::crawler::Crawler;
@@ -84,6 +85,11 @@ impl<C> Judged<C> {
     /// The words in which the policy refuses.
     pub fn refusing(&self) -> Refusing<'_> {
         self.policy().refusing(&self.trail, &self.decision)
+    }
+
+    /// The option `max_body`, for answers that do not tell their length.
+    pub fn max_body(&self) -> Option<u64> {
+        self.trail.number(self.policy(), schema::MAX_BODY)
     }
 
     /// The refusal that the decision asks for, if it rejects.

@@ -1,1 +1,13 @@
 //! The one integration-test binary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics has failed, its helpers too"
+)]
+
+mod admin;
+mod log;
+mod metrics;
