@@ -6,6 +6,7 @@
 //! The road of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], all problems at once) →
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
+pub mod cases;
 pub mod condition;
 pub mod decide;
 pub mod explain;
@@ -16,6 +17,7 @@ pub mod options;
 pub mod pattern;
 pub mod rule;
 pub(in crate::policy) mod signals;
+pub mod source;
 pub mod trail;
 
 use crate::vocab::rule_id::Slug;
