@@ -142,8 +142,8 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::IpProhibited => &[Stage::Destination],
         Reason::UpstreamDns => &[Stage::Destination],
         Reason::Undecided | Reason::ConnectUnsupported => &[Stage::Connect],
-        Reason::PortDenied
-        | Reason::MethodDenied
+        Reason::PortDenied => &[Stage::Destination],
+        Reason::MethodDenied
         | Reason::UpgradeDenied
         | Reason::SchemeDenied
         | Reason::RequestTimeout
@@ -153,8 +153,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::PolicyUnavailable => &[Stage::Request],
-        Reason::Overloaded | Reason::ShuttingDown => &[Stage::Identify],
+        Reason::Overloaded => &[Stage::Identify],
     }
 }
 

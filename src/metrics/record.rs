@@ -80,6 +80,11 @@ impl Recorder {
         }
     }
 
+    /// The instance prefix, 8 hex digits: what tells this process from others in decision ids and in `Via`.
+    pub fn instance(&self) -> String {
+        format!("{:08x}", self.0.instance)
+    }
+
     /// The metrics that records are counted in.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics

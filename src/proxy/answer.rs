@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::gate::refusal::Refusal;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
+use crate::vocab::rule_id::RuleId;
 
 /// `Crawl-Status`: a Norconex-style status, on every answer.
 pub const CRAWL_STATUS: HeaderName = HeaderName::from_static("crawl-status");
@@ -235,20 +236,18 @@ fn body(
         let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!(" rule={rule}"));
         return format!("{} ({}{rule}; {decision}): {detail}\n", row.title, row.name).into();
     }
-    let mut problem = json!({
+    let problem = json!({
         "type": format!("urn:crawlgate:reason:{}", row.name),
         "title": row.title,
         "status": status.as_u16(),
         "detail": detail,
         "instance": format!("urn:crawlgate:decision:{decision}"),
         "reason": row.name,
+        "rule": refusal.rule.as_ref().map(RuleId::as_str),
         "policy": in_force.name,
         "revision": in_force.revision,
         "stage": refusal.stage.as_str(),
     });
-    if let (Some(rule), Some(object)) = (&refusal.rule, problem.as_object_mut()) {
-        object.insert("rule".into(), rule.as_str().into());
-    }
     let mut text = problem.to_string();
     text.push('\n');
     text.into()
@@ -263,7 +262,6 @@ fn harmless(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::vocab::reason::Reason;
-    use crate::vocab::rule_id::RuleId;
     use crate::vocab::stage::Stage;
 
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {

@@ -66,22 +66,31 @@ enum Content {
 /// What a body tells the guard that travels with it.
 pub trait BodyGuard {
     /// So many bytes were handed to the client.
-    fn sent(&mut self, bytes: usize);
+    fn sent(&mut self, bytes: u64);
     /// The origin's body broke off.
     fn broke(&mut self, error: BodyError);
     /// The last byte was handed to the client.
     fn ended(&mut self);
 }
 
-impl<G> Body<G> {
+impl<G: BodyGuard> Body<G> {
     /// A body that is all there.
     pub fn full(bytes: Bytes, guard: G) -> Self {
-        Self { content: Content::Full(Some(bytes).filter(|b| !b.is_empty())), guard }
+        Self::new(Content::Full(Some(bytes).filter(|b| !b.is_empty())), guard)
     }
 
     /// The body of an origin's answer.
     pub fn streamed(download: Download, guard: G) -> Self {
-        Self { content: Content::Streamed(Box::new(download)), guard }
+        Self::new(Content::Streamed(Box::new(download)), guard)
+    }
+
+    /// hyper asks nothing of a body that is over from the start.
+    fn new(content: Content, guard: G) -> Self {
+        let mut body = Self { content, guard };
+        if body.is_over() {
+            body.guard.ended();
+        }
+        body
     }
 
     fn is_over(&self) -> bool {
@@ -106,7 +115,7 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
             Content::Streamed(download) => ready!(download.poll_data(cx)).map(|r| r.map(Frame::data)),
         };
         match &next {
-            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
             Some(Err(error)) => this.guard.broke(*error),
             None => {}
         }

@@ -122,7 +122,18 @@ impl Vetting {
             AddressClass::Public => true,
             AddressClass::Loopback => self.egress.allow_loopback,
             AddressClass::LinkLocal | AddressClass::Unspecified => false,
-            _ => self.egress.allows_private(host, plain),
+            AddressClass::Private
+            | AddressClass::SharedSpace
+            | AddressClass::ThisNetwork
+            | AddressClass::UniqueLocal
+            | AddressClass::SiteLocal
+            | AddressClass::Multicast
+            | AddressClass::Broadcast
+            | AddressClass::Documentation
+            | AddressClass::Benchmarking
+            | AddressClass::Reserved
+            | AddressClass::Translated
+            | AddressClass::CloudService => self.egress.allows_private(host, plain),
         };
         (!allowed).then_some(class)
     }
@@ -158,13 +169,16 @@ impl Egress {
         self.allow_private.iter().any(|entry| entry.covers(host))
     }
 
-    /// A listener on every address of the machine is reached by any of them that is not public, and by its own.
+    /// Whether a listener of this process would answer there: all of 127.0.0.0/8 and ::1 reach a loopback listener
+    /// as far as anybody can tell beforehand, and a listener on every address is reached by any of the machine's.
     fn is_own(&self, address: IpAddr, port: u16) -> bool {
-        self.own.iter().any(|own| {
-            let same = own.ip() == address || own.ip().is_unspecified() || address.is_unspecified();
-            let loopbacks = own.ip().is_loopback() && address.is_loopback();
-            own.port() == port && (same || loopbacks)
-        })
+        let reaches = |own: &SocketAddr| {
+            own.ip() == address
+                || address.is_unspecified()
+                || (own.ip().is_loopback() && address.is_loopback())
+                || (own.ip().is_unspecified() && is_of_this_machine(address))
+        };
+        self.own.iter().any(|own| own.port() == port && reaches(own))
     }
 }
 
@@ -175,4 +189,9 @@ impl PrivateHost {
             None => host == self.host,
         }
     }
+}
+
+/// An address that can be bound is one of the machine's. Asked only for the port of a listener on every address.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }

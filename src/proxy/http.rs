@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request, response};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
 use hyper::body::{Body as _, Incoming};
 
 use crate::gate::judged::{Asked, Judged};
@@ -20,7 +20,6 @@ use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
-use crate::policy::decide::Cause;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -84,28 +83,21 @@ impl std::error::Error for Hangup {}
 /// What goes with an answer's body to its last byte.
 #[derive(Debug)]
 pub struct Travelling {
-    record: Option<Record>,
+    record: Record,
     _open: ServiceOpen,
 }
 
 impl BodyGuard for Travelling {
-    fn sent(&mut self, bytes: usize) {
-        if let Some(record) = &mut self.record {
-            record.add_down(bytes);
-        }
+    fn sent(&mut self, bytes: u64) {
+        self.record.add_down(bytes);
     }
 
     fn broke(&mut self, error: BodyError) {
-        if let Some(record) = &mut self.record {
-            record.upstream_failed(error.as_str());
-        }
+        self.record.upstream_failed(error.as_str());
     }
 
     fn ended(&mut self) {
-        if let Some(record) = self.record.take() {
-            let now = record.clock().now();
-            record.finish(now);
-        }
+        self.record.complete();
     }
 }
 
@@ -122,17 +114,22 @@ impl Exchange {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let snapshot = self.in_force.load();
         let asker = Asker::of(request.headers());
+        let method = request.method().clone();
         let made = match unwinding(self.pass(request, &snapshot, &mut record)).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
         match made {
-            Ok(Made::Passed((parts, download))) => {
+            Ok(Made::Passed(passed)) => {
+                let (parts, download) = *passed;
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
-            Ok(Made::Own(response)) => Ok(own(response, record, open)),
-            Err(refusal) => self.refuse(&refusal, &asker, &snapshot, record, open),
+            Ok(Made::Own(response)) => Ok(own(response, &method, record, open)),
+            Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
+                Some(response) => Ok(own(response, &method, record, open)),
+                None => Err(Hangup),
+            },
         }
     }
 
@@ -166,7 +163,7 @@ impl Exchange {
             Ok(answered) => answered.map_err(Refusal::from)?,
             Err(_) => return Err(Box::new(UpstreamError::Timeout.into())),
         };
-        self.judge_answer(passed, &mut judged, record).map(Made::Passed)
+        self.judge_answer(passed, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -231,25 +228,21 @@ impl Exchange {
         Ok((parts, download))
     }
 
-    fn refuse(
+    /// The answer to a refused request; none for a crawler that is hung up on.
+    fn refused(
         &self,
         refusal: &Refusal,
         asker: &Asker,
         snapshot: &PolicyInForce,
-        mut record: Record,
-        open: ServiceOpen,
-    ) -> Reply {
+        record: &mut Record,
+    ) -> Option<Response<Bytes>> {
         record.enter(refusal.stage);
         record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
         let decision = record.id().text();
         let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
-        let response = match refusal.form {
+        match refusal.form {
             Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
-        };
-        match response {
-            Some(response) => Ok(own(response, record, open)),
-            None => Err(Hangup),
         }
     }
 }
@@ -257,31 +250,36 @@ impl Exchange {
 /// What became of a request that was not refused.
 enum Made {
     /// The origin's answer.
-    Passed(Passed),
+    Passed(Box<Passed>),
     /// One of our own.
     Own(Response<Bytes>),
 }
 
-fn own(response: Response<Bytes>, mut record: Record, open: ServiceOpen) -> Response<Body<Travelling>> {
+/// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
+/// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
+fn own(
+    mut response: Response<Bytes>,
+    method: &Method,
+    mut record: Record,
+    open: ServiceOpen,
+) -> Response<Body<Travelling>> {
     record.answered(response.status().as_u16(), Source::Proxy);
-    response.map(|bytes| Body::full(bytes, travelling(record, open)))
+    if *method == Method::CONNECT {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let head = *method == Method::HEAD;
+    response.map(|bytes| Body::full(if head { Bytes::new() } else { bytes }, travelling(record, open)))
 }
 
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
-    Travelling { record: Some(record), _open: open }
+    Travelling { record, _open: open }
 }
 
 /// Tells the record what the policy has done so far.
 fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
-    for rule in judged.matched() {
-        record.matched(rule.0);
-    }
-    let cause = match judged.decision.cause {
-        Cause::Rule(rule) => Some(rule.0),
-        Cause::Default => None,
-    };
-    record.allowed(cause);
+    record.matched(judged.matched().iter().map(|rule| rule.0));
+    record.allowed(judged.cause().map(|rule| rule.0));
 }
 
 /// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.
@@ -336,7 +334,7 @@ async fn unwinding<F: Future>(future: F) -> Result<F::Output, Panicked> {
 
 /// The answer to a head that never became a request, as bytes; also to connections that find no room.
 pub fn bare_refusal(exchange: &Exchange, refusal: &Refusal) -> Bytes {
-    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &http::Method::GET);
+    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &Method::GET);
     record.enter(refusal.stage);
     record.rejected(refusal.reason, None, refusal.keep);
     let snapshot = exchange.in_force.load();

@@ -21,7 +21,7 @@ use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::body::{Download, Home, Upload};
+use super::body::{BodyError, Download, Home, Upload};
 use super::destination::Vetted;
 use super::dial::{DialError, DialLimits, dial};
 use super::pool::{Link, Pool, PoolLimits};
@@ -89,7 +89,7 @@ pub enum UpstreamError {
     /// The connection ended before the answer's head did.
     Closed,
     /// The request's body broke off or was too large: the client's doing.
-    Upload,
+    Upload(BodyError),
     /// What came is not HTTP.
     Protocol(hyper::Error),
     /// The answer's head is larger than allowed.
@@ -126,7 +126,7 @@ impl Upstream {
         let (target, vetted) = permit.redeem();
         let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
-        let Ok(uri) = uri else { return Err(UpstreamError::Upload) };
+        let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
         let authority = target.authority();
         let mut request = call.into_request(uri);
         if let Some(reused) = self.pool.take(authority, &vetted, self.clock.now()) {
@@ -234,7 +234,8 @@ struct Failed {
 impl From<hyper::Error> for UpstreamError {
     fn from(error: hyper::Error) -> Self {
         if error.is_user() || error.is_body_write_aborted() {
-            return Self::Upload;
+            let source = std::error::Error::source(&error).and_then(|s| s.downcast_ref());
+            return Self::Upload(source.copied().unwrap_or(BodyError::Incomplete));
         }
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
@@ -264,7 +265,7 @@ impl UpstreamError {
             Self::Dial(DialError::Other) => "proxy_internal_error",
             Self::Timeout => "http_response_timeout",
             Self::Closed => "connection_terminated",
-            Self::Upload => "http_request_error",
+            Self::Upload(_) => "http_request_error",
             Self::Protocol(_) => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
         }
@@ -279,7 +280,9 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Dial(_) => (Reason::UpstreamConnect, None, None),
             UpstreamError::Timeout => (Reason::UpstreamTimeout, None, None),
             UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
-            UpstreamError::Upload => (Reason::BadRequest, None, None),
+            UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
+            UpstreamError::Upload(BodyError::Idle) => (Reason::RequestTimeout, None, None),
+            UpstreamError::Upload(BodyError::Incomplete) => (Reason::BadRequest, None, None),
             UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
         };

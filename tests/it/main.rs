@@ -8,6 +8,9 @@
     reason = "a test that panics has failed, its helpers too"
 )]
 
+mod address;
 mod admin;
+mod layers;
 mod log;
 mod metrics;
+mod target;
