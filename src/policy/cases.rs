@@ -172,10 +172,9 @@ fn option(policy: &Policy, trail: &Trail, path: &str, expected: &Value) -> Optio
 
 /// A value as a policy would have it.
 fn shown(value: &Value) -> String {
-    match value.to_json() {
-        serde_json::Value::Null => "none".to_owned(),
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
+    let json = value.to_json();
+    if json.is_null() {
+        return "none".to_owned();
     }
+    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
 }
-

@@ -144,6 +144,12 @@ impl CaseFacts {
         self.response.is_some()
     }
 
+    /// Whether the status is all that they say of the response.
+    pub fn has_only_status(&self) -> bool {
+        let only = |r: &Response| r.status.is_some() && r.headers.0.is_empty() && r.size.is_none();
+        self.response.as_ref().is_some_and(only)
+    }
+
     /// The origin's status: 200 where other facts of the response are given, none where there are none.
     pub fn origin_status(&self) -> Option<u16> {
         self.response.as_ref().map(Response::status)

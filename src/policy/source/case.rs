@@ -18,9 +18,9 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let before = problems.len();
     let mut map = MapReader::open(node, "a case", problems)?;
     let facts = map.require("url", problems).and_then(|url| facts(url, &mut map, problems));
-    let profile = map.take("profile").and_then(|node| {
-        read::word(node, &Profile::ALL.map(Profile::as_str), Profile::from_word, problems)
-    });
+    let profile = map
+        .take("profile")
+        .and_then(|node| read::word(node, &Profile::ALL.map(Profile::as_str), Profile::from_word, problems));
     let expect = map.require("expect", problems).and_then(|node| expect(node, &mut map, problems));
     map.finish(problems);
     let (facts, expect) = (facts?, expect?);
@@ -106,9 +106,6 @@ fn number(node: &Node, range: std::ops::RangeInclusive<i64>, problems: &mut Prob
     read::integer(node, range, problems).and_then(|n| u16::try_from(n).ok())
 }
 
-fn options(
-    node: &Node,
-    problems: &mut Problems,
-) -> Vec<(Box<str>, crate::policy::options::Value)> {
+fn options(node: &Node, problems: &mut Problems) -> Vec<(Box<str>, crate::policy::options::Value)> {
     read_options(node, problems).into_iter().map(|option| (option.path, option.value)).collect()
 }

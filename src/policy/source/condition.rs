@@ -21,7 +21,11 @@ pub(super) fn read_condition(node: &Node, problems: &mut Problems) -> Option<Sou
 fn condition(node: &Node, depth: usize, problems: &mut Problems) -> Option<SourceCondition> {
     let Value::Mapping(entries) = &node.value else {
         let problem = wrong_type(node, "a condition is a mapping (`host: example.com`)");
-        problems.push(if node.is_null() { problem } else { problem.help("lists of conditions: `any: […]`, `all: […]`") });
+        problems.push(if node.is_null() {
+            problem
+        } else {
+            problem.help("lists of conditions: `any: […]`, `all: […]`")
+        });
         return None;
     };
     if entries.is_empty() {

@@ -64,8 +64,10 @@ impl Parts {
         }
         for key in ["spaces", "global_space"] {
             if let Some(entry) = map.take_entry(key) {
-                let message = format!("`{key}` is not in this version: all crawlers get the document's rules");
-                problems.push(Problem::error(&entry.key.place, message).help("write the rules under `rules`"));
+                let message =
+                    format!("`{key}` is not in this version: all crawlers get the document's rules");
+                problems
+                    .push(Problem::error(&entry.key.place, message).help("write the rules under `rules`"));
             }
         }
         map.finish(problems);
@@ -98,7 +100,9 @@ impl Parts {
         for entry in read::entries(node, "`lists`", problems) {
             let name = At { place: entry.key.place.clone(), value: entry.key.text.clone() };
             if self.lists.iter().any(|list| list.name.value == name.value) {
-                problems.push(Problem::error(&name.place, "a list of this name is there already").found(&*name.value));
+                problems.push(
+                    Problem::error(&name.place, "a list of this name is there already").found(&*name.value),
+                );
             }
             let (kind, items) = list(&entry.value, gather, problems);
             // A list that could not be read still has its name, so that rules that use it are not wrong as well.

@@ -22,7 +22,12 @@ pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<So
         Ok(names) => (path, policy_files(path, names, problems)),
         Err(FileError::NotADirectory) => split(path),
         Err(error) => {
-            problems.push(unreadable(&Place::of_file(&path.into()), "the policy cannot be read", path, &error));
+            problems.push(unreadable(
+                &Place::of_file(&path.into()),
+                "the policy cannot be read",
+                path,
+                &error,
+            ));
             return None;
         }
     };

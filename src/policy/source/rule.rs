@@ -24,7 +24,12 @@ const OF_GROUPS: [&str; 5] = ["then", "set", "stop", "match", "rules"];
 const OF_FILTERS: [&str; 4] = ["log", "reject", "reject_status", "as"];
 
 /// Reads a list of rules. `prefix` is the position of what contains them, `first` the number of the first.
-pub(super) fn read_rules(node: &Node, prefix: &str, first: usize, problems: &mut Problems) -> Vec<SourceRule> {
+pub(super) fn read_rules(
+    node: &Node,
+    prefix: &str,
+    first: usize,
+    problems: &mut Problems,
+) -> Vec<SourceRule> {
     let items = read::items(node, "`rules`", problems);
     if prefix.split('.').count() > MAX_DEPTH {
         problems.push(Problem::error(&node.place, format!("rules nested more than {MAX_DEPTH} deep")));
@@ -108,7 +113,8 @@ fn not_yet(node: &Node, what: &str) -> Problem {
 fn body(map: &mut MapReader<'_>, position: &RuleId, problems: &mut Problems) -> SourceBody {
     let kinds: Vec<_> = KINDS.into_iter().filter_map(|kind| Some((kind, map.take_entry(kind)?))).collect();
     if let [(first, _), (second, entry), ..] = kinds.as_slice() {
-        let message = format!("a rule has one of `when`, `unless`, `forbid`, `require`; `{first}` is there too");
+        let message =
+            format!("a rule has one of `when`, `unless`, `forbid`, `require`; `{first}` is there too");
         let both = Problem::error(&entry.key.place, message).found(*second);
         problems.push(both.help("nest one rule in the other, or join the conditions with `all`"));
     }
@@ -170,7 +176,13 @@ fn group(
 }
 
 /// Keys that belong to the other kind of rule.
-fn misplaced(map: &mut MapReader<'_>, keys: &[&'static str], here: &str, there: &str, problems: &mut Problems) {
+fn misplaced(
+    map: &mut MapReader<'_>,
+    keys: &[&'static str],
+    here: &str,
+    there: &str,
+    problems: &mut Problems,
+) {
     for key in keys {
         let Some(entry) = map.take_entry(key) else { continue };
         let problem = Problem::error(&entry.key.place, format!("not a key of {here}")).found(*key);
@@ -192,7 +204,8 @@ fn first(node: &Node, problems: &mut Problems) -> Option<Place> {
         return Some(node.place.clone());
     }
     if node.spelling() != Some("all") {
-        problems.push(wrong_type(node, "not one of the words that are allowed here").allowed(["first", "all"]));
+        problems
+            .push(wrong_type(node, "not one of the words that are allowed here").allowed(["first", "all"]));
     }
     None
 }

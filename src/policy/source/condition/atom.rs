@@ -81,10 +81,8 @@ fn text_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option<S
 fn media_types(entry: &Entry, field: &Field, values: Vec<Text>) -> SourceCondition {
     let (families, types): (Vec<Text>, Vec<Text>) = values.into_iter().partition(|v| v.value.ends_with("/*"));
     let prefix = |v: Text| At { value: v.value.trim_end_matches('*').into(), ..v };
-    let tests = [
-        (TextWord::Exact, types),
-        (TextWord::Prefix, families.into_iter().map(prefix).collect::<Vec<_>>()),
-    ];
+    let tests =
+        [(TextWord::Exact, types), (TextWord::Prefix, families.into_iter().map(prefix).collect::<Vec<_>>())];
     let atoms = tests.into_iter().filter(|(_, values)| !values.is_empty());
     let mut atoms: Vec<SourceCondition> = atoms
         .map(|(kind, values)| atom(entry, Some(field.clone()), SourceTest::Text(kind, values)))
@@ -108,7 +106,11 @@ fn text_kinds(
     let mut parts = Vec::new();
     for kind in kinds.iter().filter(|kind| !matches!(&*kind.key.text, "case" | "norm")) {
         if let Some(test) = text_kind(kind, field, problems) {
-            parts.push(SourceCondition::Atom(SourceAtom { case, form, ..atom(entry, Some(field.clone()), test) }));
+            parts.push(SourceCondition::Atom(SourceAtom {
+                case,
+                form,
+                ..atom(entry, Some(field.clone()), test)
+            }));
         }
     }
     if parts.is_empty() && problems.len() == before {
@@ -237,7 +239,8 @@ fn range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
     }
     if let Value::Sequence(_) = node.value {
         let problem = wrong_type(node, "a number or a range is needed here");
-        problems.push(problem.help("ranges are text in quotes: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`"));
+        problems
+            .push(problem.help("ranges are text in quotes: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`"));
         return None;
     }
     read::spelling(node, problems).map(|text| SourceRange::Written(text.into()))

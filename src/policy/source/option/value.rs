@@ -1,6 +1,5 @@
 //! One value of an option, read by its row in the schema.
 
-
 use crate::policy::options::Value;
 use crate::policy::options::schema::{Shape, Spec};
 use crate::vocab::disposition::Disposition;
@@ -188,7 +187,9 @@ fn headers(node: &Node, problems: &mut Problems) -> Option<Value> {
     let mut map = MapReader::open(node, "`request_headers`", problems)?;
     let set = map.take("set").map(|node| {
         let fields = read::entries(node, "`set`", problems).iter();
-        let field = |e: &crate::yaml::Entry, p: &mut Problems| Some((e.key.text.clone(), text(read::spelling(&e.value, p)?)));
+        let field = |e: &crate::yaml::Entry, p: &mut Problems| {
+            Some((e.key.text.clone(), text(read::spelling(&e.value, p)?)))
+        };
         Some(Value::Map(fields.filter_map(|e| field(e, problems)).collect()))
     });
     let remove = map.take("remove").map(|node| names(node, problems));
@@ -209,7 +210,8 @@ fn time_window(node: &Node, problems: &mut Problems) -> Option<Value> {
     let tz = map.take("tz").map(|node| word(node, &["UTC"], problems));
     let delay = map.take("delay").map(|node| read::duration(node, problems).map(Value::Duration));
     let rate = map.take("rate").map(|node| rate(node, problems));
-    let count = |node, problems: &mut Problems| read::integer(node, 1..=i64::MAX, problems).map(Value::Integer);
+    let count =
+        |node, problems: &mut Problems| read::integer(node, 1..=i64::MAX, problems).map(Value::Integer);
     let concurrency = map.take("concurrency").map(|node| count(node, problems));
     map.finish(problems);
     let all = [("days", days), ("hours", hours), ("tz", tz), ("delay", delay), ("rate", rate)];
