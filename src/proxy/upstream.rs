@@ -109,7 +109,7 @@ impl Upstream {
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
             .max_headers(limits.fields)
-            .max_buf_size(limits.head);
+            .max_header_size(limits.head);
         Self { pool: Arc::new(Pool::new(limits.pool)), limits, clock, builder }
     }
 

@@ -10,6 +10,7 @@
 
 mod address;
 mod admin;
+mod compile;
 mod conformance;
 mod layers;
 mod log;
