@@ -14,4 +14,5 @@ mod compile;
 mod layers;
 mod log;
 mod metrics;
+mod property;
 mod target;
