@@ -10,7 +10,9 @@
 
 mod address;
 mod admin;
+mod broken;
 mod compile;
+mod conditions;
 mod layers;
 mod log;
 mod metrics;
