@@ -21,14 +21,18 @@ pub enum TargetError {
     Backslash,
     /// The port is missing, or not 1 to 65535.
     Port,
+    /// There is no host.
+    EmptyHost,
     /// The host is none; what is wrong with it.
     Host(Box<str>),
 }
 
 impl TargetError {
     pub(super) fn of(error: url::ParseError, input: &str) -> Self {
-        if error == url::ParseError::InvalidPort {
-            return Self::Port;
+        match error {
+            url::ParseError::InvalidPort => return Self::Port,
+            url::ParseError::EmptyHost => return Self::EmptyHost,
+            _ => {}
         }
         let rest = input.split_once("://").map_or(input, |(_, rest)| rest);
         let authority = rest.split(['/', '?']).next().unwrap_or(rest);
@@ -36,7 +40,7 @@ impl TargetError {
     }
 
     /// A stable word for the kind of mistake.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self {
             Self::NotAbsolute => "not_absolute",
             Self::Scheme(_) => "scheme",
@@ -46,6 +50,7 @@ impl TargetError {
             Self::Control => "control",
             Self::Backslash => "backslash",
             Self::Port => "port",
+            Self::EmptyHost => "empty_host",
             Self::Host(_) => "host",
         }
     }
@@ -62,6 +67,7 @@ impl fmt::Display for TargetError {
             Self::Control => f.write_str("a control character in the URL"),
             Self::Backslash => f.write_str("a backslash in the URL: write / or %5C"),
             Self::Port => f.write_str("the port is not a number from 1 to 65535"),
+            Self::EmptyHost => f.write_str("a URL without a host"),
             Self::Host(what) => write!(f, "not a valid host ({what})"),
         }
     }
