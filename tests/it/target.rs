@@ -92,7 +92,7 @@ const HOSTS: [&str; 42] = [
     "[64:ff9b::8.8.8.8]",
 ];
 const PORTS: [&str; 12] = ["", "", "", "", ":80", ":8080", ":443", ":0", ":65535", ":65536", ":080", ":"];
-const PIECES: [&str; 40] = [
+const PIECES: [&str; 42] = [
     "a",
     "b/c",
     "index.html",
@@ -104,6 +104,8 @@ const PIECES: [&str; 40] = [
     "/../x",
     "%2e",
     "%2E%2e/",
+    "/%2E",
+    "/%2e%2E/",
     "%2f",
     "%",
     "%zz",
@@ -306,6 +308,15 @@ fn mistakes_have_names() {
     }
 }
 
+/// A mistake is shown on terminals and in answers: it must not carry what acts there.
+#[test]
+fn mistakes_are_plain_text() {
+    for input in ["http://\u{202e}moc/", "http://a\u{9b}31mb/", "http://a\u{85}b/", "\u{202e}x://h/"] {
+        let shown = UrlTarget::parse(input).expect_err(input).to_string();
+        assert!(shown.is_ascii(), "{shown:?}");
+    }
+}
+
 #[test]
 fn one_form_for_every_spelling() {
     for (input, canonical) in [
@@ -314,6 +325,13 @@ fn one_form_for_every_spelling() {
         ("https://example.com:443?q", "https://example.com/?q"),
         ("http://example.com.:8080/a", "http://example.com:8080/a"),
         ("http://h/a/%2e%2e/b/./c/..", "http://h/b/"),
+        ("http://h/a/%2E/b", "http://h/a/b"),
+        ("http://h/a/.%2E/b", "http://h/b"),
+        ("http://h/..", "http://h/"),
+        ("http://h/.well-known/x", "http://h/.well-known/x"),
+        ("http://example.com.:00080", "http://example.com/"),
+        ("http://1.2.3.4.", "http://1.2.3.4/"),
+        ("http://h/?'", "http://h/?%27"),
         ("http://h/é?ü", "http://h/%C3%A9?%C3%BC"),
         ("http://h/<\"`{}>", "http://h/%3C%22%60%7B%7D%3E"),
         ("http://bücher.de/", "http://xn--bcher-kva.de/"),
@@ -405,6 +423,7 @@ fn the_second_reading() {
         ("http://h/a%2f..%2fb", Some("http://h/b")),
         ("http://h/a/%2e%2e%5cb", Some("http://h/b")),
         ("http://h/%252e%252e/x", Some("http://h/%2e%2e/x")),
+        ("http://h/a/%2e%2fb", Some("http://h/a/b")),
         ("http://h/a%00b", Some("http://h/a\0b")),
         ("http://h/a%3Bb", Some("http://h/a;b")),
         ("http://h/%2f/x", Some("http://h///x")),

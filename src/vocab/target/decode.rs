@@ -30,7 +30,7 @@ pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
         Piece::Escape(byte, _) if is_read_early(byte) => decoded.push(char::from(byte)),
         Piece::Plain(text) | Piece::Escape(_, text) => decoded.push_str(text),
     });
-    Some(without_dot_segments(&decoded))
+    Some(if decoded.contains("/.") { without_dot_segments(&decoded) } else { decoded })
 }
 
 fn is_unreserved(byte: u8) -> bool {

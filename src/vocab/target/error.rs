@@ -36,7 +36,8 @@ impl TargetError {
         }
         let rest = input.split_once("://").map_or(input, |(_, rest)| rest);
         let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-        Self::Host(format!("{error}: {authority}").into())
+        // Escaped: it is shown on terminals and in answers, and may hold what turns text round.
+        Self::Host(format!("{error}: {}", authority.escape_debug()).into())
     }
 
     /// A stable word for the kind of mistake.

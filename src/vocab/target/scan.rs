@@ -149,7 +149,8 @@ fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     let slash = from + digits;
     let text = std::str::from_utf8(bytes.get(from..slash)?).ok()?;
     let port: u16 = text.parse().ok()?;
-    let canonical = port != 0 && !text.starts_with('0') && port != scheme.default_port();
+    // No leading zero also means not port 0.
+    let canonical = !text.starts_with('0') && port != scheme.default_port();
     (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
 }
 
