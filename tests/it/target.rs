@@ -1,9 +1,12 @@
 //! The canonical target: the scan against `url::Url`, and both against the tests of the web platform.
 
+mod generate;
+
 use std::io::BufRead;
 
 use crawlgate::vocab::target::{HostTarget, Scheme, TargetError, UrlTarget, canonical_host};
 use fastrand::Rng;
+use generate::random_url;
 
 /// 100,000 URLs, most of them nearly canonical: the scan and the full parser must make the same of each.
 #[test]
@@ -43,135 +46,6 @@ fn check_parts(target: &UrlTarget) {
     let http: http::Uri = target.as_str().parse().unwrap_or_else(|e| panic!("{target:?} is no Uri: {e}"));
     assert_eq!(http.path_and_query().unwrap().as_str(), target.path_and_query());
     assert_eq!(target.as_str(), format!("{}{}", target.base(), &target.path_and_query()[1..]));
-}
-
-const SCHEMES: [&str; 8] =
-    ["http://", "http://", "http://", "http://", "https://", "https://", "HTTP://", "ftp://"];
-const HOSTS: [&str; 42] = [
-    "example.com",
-    "www.example.com",
-    "a-b.example.org",
-    "x1.y2",
-    "EXAMPLE.com",
-    "example.com.",
-    "1.2.3.4",
-    "127.1",
-    "0x7f.1",
-    "[::1]",
-    "[::FFFF:1.2.3.4]",
-    "bücher.de",
-    "xn--bcher-kva.de",
-    "a..b",
-    "",
-    "exa%6dple.com",
-    "a_b.com",
-    "example.com..",
-    "256.1.1.1",
-    "1.2.3",
-    "u@h",
-    "[::1",
-    "a b",
-    "xn--a",
-    "ex--ample.com",
-    "４.example",
-    "-a-.b-",
-    "a.-b",
-    "a-b-c.d",
-    "1a.b2.c3",
-    "h.1a",
-    "h.a1",
-    "h.0x1",
-    "h.09",
-    "1.2.3.4.",
-    "1.2.3.4..",
-    "0x7f.1..",
-    "2130706433",
-    "１２７.1",
-    "a。b。",
-    "a\u{ad}b",
-    "[64:ff9b::8.8.8.8]",
-];
-const PORTS: [&str; 12] = ["", "", "", "", ":80", ":8080", ":443", ":0", ":65535", ":65536", ":080", ":"];
-const PIECES: [&str; 42] = [
-    "a",
-    "b/c",
-    "index.html",
-    "/",
-    "//",
-    "/.",
-    "/..",
-    "/./",
-    "/../x",
-    "%2e",
-    "%2E%2e/",
-    "/%2E",
-    "/%2e%2E/",
-    "%2f",
-    "%",
-    "%zz",
-    "é",
-    "\"",
-    "<",
-    ">",
-    "`",
-    "{",
-    "}",
-    "|",
-    "^",
-    "'",
-    ";p=1",
-    "~",
-    "!$&()*+,",
-    "=",
-    ":@",
-    "?",
-    "?a=b&c",
-    "&x='",
-    "#f",
-    "\\",
-    " ",
-    "\t",
-    "%41",
-    ".well-known",
-    "..a",
-    "[1]",
-];
-
-fn random_url(rng: &mut Rng) -> String {
-    let mut url = String::from(*rng.choice(&SCHEMES).unwrap());
-    url.push_str(if rng.u8(0..4) == 0 { rng.choice(&HOSTS).unwrap() } else { &HOSTS[rng.usize(0..4)] });
-    url.push_str(if rng.u8(0..4) == 0 {
-        rng.choice(&PORTS).unwrap()
-    } else {
-        rng.choice(&["", "", ":8080"]).unwrap()
-    });
-    if rng.u8(0..10) > 0 {
-        url.push('/');
-    }
-    let tame = rng.u8(0..4) > 0;
-    for _ in 0..rng.usize(0..6) {
-        let piece = if tame {
-            *rng.choice(&["a", "b/c", "index.html", "?q=1&r", "%20x", "~u", ";s"]).unwrap()
-        } else {
-            rng.choice(&PIECES).unwrap()
-        };
-        url.push_str(piece);
-    }
-    if rng.u8(0..5) == 0 { with_one_change(rng, &url) } else { url }
-}
-
-/// The text with one character replaced, put in, taken out or turned to a capital, anywhere.
-fn with_one_change(rng: &mut Rng, text: &str) -> String {
-    let mut chars: Vec<char> = text.chars().collect();
-    let at = rng.usize(0..chars.len());
-    let any = char::from(rng.u8(0..=255));
-    match rng.u8(0..4) {
-        0 => chars[at] = any,
-        1 => chars.insert(at, any),
-        2 => drop(chars.remove(at)),
-        _ => chars[at] = chars[at].to_ascii_uppercase(),
-    }
-    chars.into_iter().collect()
 }
 
 /// What the web platform takes and we do not, of hosts and ports; other refusals are those of [`INTENDED`].

@@ -29,10 +29,11 @@ pub enum TargetError {
 
 impl TargetError {
     pub(super) fn of(error: url::ParseError, input: &str) -> Self {
-        match error {
-            url::ParseError::InvalidPort => return Self::Port,
-            url::ParseError::EmptyHost => return Self::EmptyHost,
-            _ => {}
+        if error == url::ParseError::InvalidPort {
+            return Self::Port;
+        }
+        if error == url::ParseError::EmptyHost {
+            return Self::EmptyHost;
         }
         let rest = input.split_once("://").map_or(input, |(_, rest)| rest);
         let authority = rest.split(['/', '?']).next().unwrap_or(rest);
