@@ -19,6 +19,8 @@ fn main() {
 const PLAIN: &str = "http://www.example.com/folder/products/index.html?sort=name&order=asc&p=123";
 /// The same URL with a port.
 const PORT: &str = "http://www.example.com:8080/folder/products/index.html?sort=name&order=asc";
+/// Nearly everything at once: case, a default port, dot segments, an escape, a byte to be escaped.
+const ODD: &str = "http://WWW.example.com:80/folder/../products/ch%61ir.html?sort=\"name\"";
 /// What the scan leaves to the full parser: a capital letter in the host.
 const CAPITAL: &str = "http://www.Example.com/folder/products/index.html?sort=name&order=asc&p=123";
 /// A name that is not ASCII.
@@ -30,7 +32,7 @@ fn parse_by_scan(bencher: Bencher<'_, '_>, url: &str) {
     bencher.counter(BytesCount::of_str(url)).bench(|| UrlTarget::parse(black_box(url)));
 }
 
-#[divan::bench(args = [CAPITAL, IDNA])]
+#[divan::bench(args = [CAPITAL, IDNA, ODD])]
 fn parse_with_a_change(bencher: Bencher<'_, '_>, url: &str) {
     assert_ne!(UrlTarget::parse(url).expect("a valid URL").as_str(), url);
     bencher.counter(BytesCount::of_str(url)).bench(|| UrlTarget::parse(black_box(url)));
@@ -77,7 +79,7 @@ fn views(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench(args = ["93.184.216.34", "127.0.0.1", "2606:4700::1111", "64:ff9b::10.0.0.1"])]
-fn address(bencher: Bencher<'_, '_>, text: &str) {
+fn classify_address(bencher: Bencher<'_, '_>, text: &str) {
     let address: IpAddr = text.parse().expect("an address");
     bencher.bench(|| -> AddressClass { classify(black_box(address)) });
 }
