@@ -19,6 +19,9 @@ pub fn normalise_text(text: &str) -> Cow<'_, str> {
 
 /// The path as a server reads it that decodes before it resolves; `None` if that changes nothing.
 pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
+    if !path.contains('%') {
+        return None;
+    }
     let mut changes = false;
     each_escape(path, |byte| changes |= is_read_early(byte));
     if !changes {
