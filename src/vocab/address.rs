@@ -36,8 +36,10 @@ pub enum AddressClass {
     Benchmarking,
     /// IETF protocol assignments, and ranges that nobody has been given.
     Reserved,
-    /// Ways into IPv4 whose inside cannot be judged: 6to4, local NAT64, IPv4-compatible and -translated.
+    /// Ways into IPv4 whose inside cannot be judged: 6to4, IPv4-compatible and -translated.
     Translated,
+    /// 64:ff9b:1::/48, NAT64 of some local network (RFC 8215).
+    Nat64,
     /// The wire server of a large cloud, which has a public address but is no public host.
     CloudService,
 }
@@ -46,7 +48,7 @@ use AddressClass as Class;
 
 impl AddressClass {
     /// Every class.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Public,
         Self::Loopback,
         Self::Private,
@@ -62,6 +64,7 @@ impl AddressClass {
         Self::Benchmarking,
         Self::Reserved,
         Self::Translated,
+        Self::Nat64,
         Self::CloudService,
     ];
 
@@ -83,6 +86,7 @@ impl AddressClass {
             Self::Benchmarking => "benchmarking",
             Self::Reserved => "reserved",
             Self::Translated => "translated",
+            Self::Nat64 => "nat64",
             Self::CloudService => "cloud_service",
         }
     }
@@ -139,7 +143,7 @@ const V6: [Range<u128>; 16] = [
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, Class::Loopback, "RFC 4291"),
     v6([0, 0, 0, 0, 0, 0, 0, 0], 96, Class::Translated, "RFC 4291, IPv4-compatible"),
     v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Class::Translated, "RFC 2765, IPv4-translated"),
-    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Class::Translated, "RFC 8215, local NAT64"),
+    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Class::Nat64, "RFC 8215, local NAT64"),
     v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64, Class::Reserved, "RFC 6666"),
     v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64, Class::Reserved, "RFC 9780"),
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, Class::Reserved, "RFC 2928"),
@@ -233,7 +237,7 @@ mod tests {
             ("::ffff:8.8.8.8", Class::Public),
             ("64:ff9b::8.8.8.8", Class::Public),
             ("64:ff9b::10.0.0.1", Class::Private),
-            ("64:ff9b:1::8.8.8.8", Class::Translated),
+            ("64:ff9b:1::8.8.8.8", Class::Nat64),
             ("::127.0.0.1", Class::Translated),
             ("::ffff:0:127.0.0.1", Class::Translated),
             ("2a00::5efe:169.254.169.254", Class::LinkLocal),
