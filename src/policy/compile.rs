@@ -77,9 +77,9 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
+        options: options.into_table(&rules),
         rules,
         lists: lists.into_lists(),
-        options: options.into_table(),
         stages,
     };
     checks::late_allows(&policy, &drafts, &mut problems);
