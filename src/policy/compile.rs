@@ -74,6 +74,7 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
         lists.unused(&source.lists, &mut problems);
     }
     checks::ids(&drafts, &mut problems);
+    checks::read_from_headers(&drafts, &mut problems);
     let mut stages = StageSet::default();
     rules.iter().for_each(|rule| stages.unite(rule.active));
     let policy = Policy {

@@ -1,7 +1,6 @@
 //! From policy text to a compiled policy: layout, stages, options, files, and what is said of mistakes.
 
-use std::time::Instant;
-
+use crawlgate::clock::Clock;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::{Answer, CaseFacts};
 use crawlgate::policy::compile::{Compiled, builtin, load};
@@ -536,6 +535,37 @@ fn list_files_may_be_odd_but_not_anything() {
 }
 
 #[test]
+fn options_of_the_connection_depend_on_the_host_alone() {
+    let set = "set: { tls: tunnel }";
+    for (rules, refused) in [
+        (format!("[{{ id: x, {set} }}]"), false),
+        (format!("[{{ id: x, when: {{ domain: h, port: 443, scheme: https, crawler: c }}, {set} }}]"), false),
+        (format!("[{{ id: x, when: {{ in: l }}, {set} }}]"), false),
+        (format!("[{{ id: x, when: {{ method: GET }}, {set} }}]"), true),
+        (format!("[{{ id: x, when: {{ address: 10.0.0.0/8 }}, {set} }}]"), true),
+        (format!("[{{ when: {{ under: /a }}, rules: [{{ id: x, when: {{ host: h }}, {set} }}] }}]"), true),
+        (format!("[{{ match: first, rules: [{{ forbid: {{ host: h }} }}, {{ id: x, {set} }}] }}]"), false),
+        (format!("[{{ match: first, rules: [{{ forbid: {{ ext: a }} }}, {{ id: x, {set} }}] }}]"), true),
+        (
+            format!(
+                "[{{ match: first, rules: [{{ forbid: {{ ext: a }} }}, {{ rules: [{{ id: x, {set} }}] }}] }}]"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "[{{ match: first, rules: [{{ id: x, when: {{ host: h }}, {set} }}, {{ forbid: {{ ext: a }} }}] }}]"
+            ),
+            false,
+        ),
+    ] {
+        let lines = said(&format!("lists: {{ l: {{ kind: hosts, items: [h] }} }}\nrules: {rules}\n"));
+        let found = lines.iter().any(|l| l.contains("error: rule x: `tls` acts before"));
+        assert_eq!(found, refused, "{rules}: {lines:?}");
+    }
+}
+
+#[test]
 fn invalid_rules_can_be_disabled_and_are_counted() {
     let body = "on_invalid_rule: disable
 rules:
@@ -572,9 +602,10 @@ fn big_policies_load() {
     let domains: String = (0..100_000).map(|n| format!("host{n}.example.org\n")).collect();
     let prefixes: String = (0..100_000).map(|n| format!("http://host{n}.example.net/x/\n")).collect();
     let files = one_file(&text).with("a.txt", domains).with("b.txt", prefixes);
-    let start = Instant::now();
+    let clock = Clock::system();
+    let start = clock.now();
     let c = unwrapped(load(&files, "policy.yaml"));
-    let took = start.elapsed();
+    let took = clock.now() - start;
     println!("30,002 rules and 2 lists of 100,000 items: {took:?}");
     assert_eq!(c.policy.rules().len(), 30_002);
     for (url, rule) in [
