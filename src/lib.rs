@@ -1,6 +1,7 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
 pub mod admin;
+pub mod cli;
 pub mod clock;
 pub mod gate;
 pub mod metrics;

@@ -16,4 +16,5 @@ mod conditions;
 mod layers;
 mod log;
 mod metrics;
+mod property;
 mod target;
