@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench record`
 
+#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -66,13 +68,13 @@ impl Bench {
         let mut record = self.recorder.begin(began, &Method::GET);
         record.judged_under(&self.policy);
         record.enter(Stage::Request);
-        record.matched(0);
+        record.matched([0]);
         record.allowed(None);
         record.decided_at(began);
         record.enter(Stage::Upstream);
         record.origin_answered(200, Some(&self.html), Duration::from_micros(300));
         record.enter(Stage::Response);
-        record.matched(1);
+        record.matched([0, 1]);
         record.allowed(Some(1));
         record.answered(200, Source::Origin);
         record.add_down(1_024);
@@ -85,7 +87,7 @@ impl Bench {
         record.target(&self.target);
         record.judged_under(&self.policy);
         record.enter(Stage::Request);
-        record.matched(0);
+        record.matched([0]);
         record.rejected(Reason::Rule, Some(0), Keep::Host);
         record.decided_at(began);
         record.answered(451, Source::Proxy);

@@ -9,3 +9,4 @@ pub mod metrics;
 pub mod policy;
 pub mod proxy;
 pub mod vocab;
+pub mod yaml;

@@ -7,8 +7,9 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER};
 use http::{Method, request};
 
 use crate::policy::Policy;
-use crate::policy::decide::{Decision, Refusing, Verdict};
+use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Dest, Facts, HeaderView};
+use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::vocab::crawler::Crawler;
@@ -81,9 +82,17 @@ impl<C> Judged<C> {
         self.trail.matched()
     }
 
-    /// The words in which the policy refuses.
-    pub fn refusing(&self) -> Refusing<'_> {
-        self.policy().refusing(&self.trail, &self.decision)
+    /// The rule that decided so far, if one did.
+    pub fn cause(&self) -> Option<RuleIndex> {
+        match self.decision.cause {
+            Cause::Rule(rule) => Some(rule),
+            Cause::Default => None,
+        }
+    }
+
+    /// The option `max_body`, for answers that do not tell their length.
+    pub fn max_body(&self) -> Option<u64> {
+        self.trail.number(self.policy(), schema::MAX_BODY)
     }
 
     /// The refusal that the decision asks for, if it rejects.

@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::metrics::record::Keep;
 use crate::policy::Policy;
-use crate::policy::decide::{Decision, Verdict};
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::options::schema;
+use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
@@ -34,6 +37,10 @@ pub struct Refusal {
     pub received_status: Option<u16>,
     /// The form of the answer.
     pub form: Form,
+    /// The rule that is counted as the cause.
+    pub cause: Option<RuleIndex>,
+    /// What the log keeps of the URL.
+    pub keep: Keep,
 }
 
 /// The form in which a refusal is answered.
@@ -59,6 +66,8 @@ impl Refusal {
             code: None,
             received_status: None,
             form: Form::Problem,
+            cause: None,
+            keep: Keep::Full,
         }
     }
 
@@ -83,6 +92,8 @@ impl Refusal {
             detail: refusing.about.map(|about| Cow::Owned(about.to_owned())),
             intent: profile_decides.then_some(refusing.intent),
             status: refusing.status.filter(|_| profile_decides),
+            cause: if let Cause::Rule(rule) = decision.cause { Some(rule) } else { None },
+            keep: kept(policy, trail, decision),
             ..Self::new(reason, decision.stage)
         })
     }
@@ -106,5 +117,16 @@ impl Refusal {
             StatusSource::Fixed(status) => Wire::Status(status),
             StatusSource::Gateway => Wire::Status(502),
         }
+    }
+}
+
+/// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
+fn kept(policy: &Policy, trail: &Trail, decision: &Decision) -> Keep {
+    match trail.word(policy, schema::RECORD) {
+        Some("full") => Keep::Full,
+        Some("host") => Keep::Host,
+        Some("none") => Keep::None,
+        _ if decision.logged => Keep::Full,
+        _ => Keep::Host,
     }
 }

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use prometheus::IntCounter;
 
 use crate::clock::Rfc3339;
+use crate::vocab::media_type::essence;
 use crate::vocab::reason::{Reason, Retry, StatusSource};
 use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
@@ -19,7 +20,7 @@ use super::labels::{
 };
 use super::log::line::Line;
 use super::policy::PolicyMetrics;
-use super::record::{Keep, Outcome, Record, Subject};
+use super::record::{Answer, Keep, Outcome, Record, Subject};
 use super::repeat::Seen;
 use super::series::bump;
 
@@ -178,6 +179,8 @@ impl Record {
         let (url, host) = self.shown(ending);
         let id = self.id().text();
         let policy = self.policy.as_deref();
+        let content_type = self.content_type.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
+        let content_type = content_type.as_deref().map(essence);
         let line = Line {
             ts: Rfc3339(self.books.clock.wall()),
             decision: &id,
@@ -195,7 +198,7 @@ impl Record {
             held: self.times.held.whole(),
             origin_status: self.origin.map(|(status, _)| status),
             sent_status: ending.status,
-            content_type: self.content_type.as_ref().map(HeaderValue::as_bytes),
+            content_type: content_type.as_deref(),
             bytes: self.down,
             dns: self.times.dns.whole(),
             connect: self.times.connect.whole(),
@@ -223,7 +226,7 @@ impl Record {
     }
 
     fn error_shown(&self) -> Option<&'static str> {
-        let left = self.ended.is_none().then_some(CLIENT_LEFT);
+        let left = (self.answer == Answer::Partial).then_some(CLIENT_LEFT);
         self.error.or(left)
     }
 }

@@ -142,8 +142,8 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::IpProhibited => &[Stage::Destination],
         Reason::UpstreamDns => &[Stage::Destination],
         Reason::Undecided | Reason::ConnectUnsupported => &[Stage::Connect],
-        Reason::PortDenied
-        | Reason::MethodDenied
+        Reason::PortDenied => &[Stage::Destination],
+        Reason::MethodDenied
         | Reason::UpgradeDenied
         | Reason::SchemeDenied
         | Reason::RequestTimeout
@@ -153,8 +153,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::PolicyUnavailable => &[Stage::Request],
-        Reason::Overloaded | Reason::ShuttingDown => &[Stage::Identify],
+        Reason::Overloaded => &[Stage::Identify],
     }
 }
 
@@ -230,7 +229,7 @@ pub(super) fn class_slot(status: u16) -> usize {
 }
 
 /// The error types of RFC 9209 section 2.3 that an exchange with an origin can end in.
-pub(super) const UPSTREAM_ERRORS: [&str; 22] = [
+pub(super) const UPSTREAM_ERRORS: [&str; 24] = [
     "dns_timeout",
     "dns_error",
     "destination_not_found",
@@ -251,7 +250,9 @@ pub(super) const UPSTREAM_ERRORS: [&str; 22] = [
     "http_response_content_coding",
     "http_response_timeout",
     "http_upgrade_failed",
+    "http_request_error",
     "http_protocol_error",
+    "proxy_internal_error",
     OTHER,
 ];
 

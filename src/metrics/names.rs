@@ -1,7 +1,7 @@
 //! The name, help text and labels of every metric family, each written once (operations.md, "Metrics").
 //!
 //! Only names: which series exist is decided in [`super::labels`], and values live in [`super::Metrics`].
-//! Families of parts that are not built yet are not here. `process_*` are in [`super::process`].
+//! Families of parts that are not built yet are not here. The names of `process_*` are in `process.rs`.
 
 /// What a family holds.
 #[derive(Clone, Copy, Debug, PartialEq)]

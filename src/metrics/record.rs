@@ -2,7 +2,7 @@
 //!
 //! It is begun when a request's head is known and travels with the request into the body of its answer. Whatever
 //! ends it (the last byte, a client that left, a panic) drops it, and the drop does the counting, in
-//! [`super::flush`]. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
+//! `flush.rs`. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -58,6 +58,7 @@ impl Recorder {
             number,
             began,
             ended: None,
+            answer: Answer::Partial,
             method: method.clone(),
             crawler: CrawlerIndex::ANONYMOUS,
             subject: Subject::Unknown,
@@ -77,6 +78,11 @@ impl Recorder {
             address: None,
             error: None,
         }
+    }
+
+    /// The instance prefix, 8 hex digits: what tells this process from others in decision ids and in `Via`.
+    pub fn instance(&self) -> String {
+        format!("{:08x}", self.0.instance)
     }
 
     /// The metrics that records are counted in.
@@ -112,8 +118,9 @@ pub struct Record {
     pub(super) books: Arc<Books>,
     pub(super) number: u64,
     pub(super) began: Instant,
-    /// When the last byte was sent; none until [`Record::finish`].
+    /// When it ended, if that is told and need not be read from the clock.
     pub(super) ended: Option<Instant>,
+    pub(super) answer: Answer,
     pub(super) method: Method,
     pub(super) crawler: CrawlerIndex,
     pub(super) subject: Subject,
@@ -150,6 +157,13 @@ pub(super) enum Outcome {
     Rejected { reason: Reason, rule: Option<u32> },
 }
 
+/// How much of the answer was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Partial,
+    Complete,
+}
+
 /// Durations of a request.
 #[derive(Debug, Default)]
 pub(super) struct Times {
@@ -165,6 +179,11 @@ impl Record {
     /// The id for `Crawl-Decision`, the problem document and the log.
     pub fn id(&self) -> DecisionId {
         DecisionId { instance: self.books.instance, number: self.number }
+    }
+
+    /// The clock that tells when the record ends.
+    pub fn clock(&self) -> &Clock {
+        &self.books.clock
     }
 
     /// Sets who is asking.
@@ -201,9 +220,10 @@ impl Record {
         self.shadowed.clear();
     }
 
-    /// Notes a rule that matched, by its index in the policy; a rule counts once a request, however often noted.
-    pub fn matched(&mut self, rule: u32) {
-        self.matched.push(rule);
+    /// Sets the rules that matched so far, at all stages, by their indices in the policy; each counts once.
+    pub fn matched(&mut self, rules: impl IntoIterator<Item = u32>) {
+        self.matched.clear();
+        self.matched.extend(rules);
     }
 
     /// The policy lets the request pass the stage it is at; `rule` is the cause, `None` the policy's default.
@@ -258,7 +278,7 @@ impl Record {
 
     /// The origin's response head is here, `ttfb` after the request was sent.
     ///
-    /// The content type is kept for the log as the origin wrote it, and is escaped there.
+    /// Of the content type the log shows what rules see: type and subtype.
     pub fn origin_answered(&mut self, status: u16, content_type: Option<&HeaderValue>, ttfb: Duration) {
         let family = ContentFamily::of(content_type.map(HeaderValue::as_bytes));
         self.origin = Some((status, family));
@@ -279,20 +299,28 @@ impl Record {
     }
 
     /// Adds bytes of the request's body.
-    pub fn add_up(&mut self, bytes: usize) {
-        self.up += bytes as u64;
+    pub fn add_up(&mut self, bytes: u64) {
+        self.up += bytes;
     }
 
     /// Adds bytes of the answer's body.
-    pub fn add_down(&mut self, bytes: usize) {
-        self.down += bytes as u64;
+    pub fn add_down(&mut self, bytes: u64) {
+        self.down += bytes;
     }
 
-    /// Ends the record: the answer is complete, its last byte was handed over at `now`.
+    /// The last byte of the answer was handed over, or the answer has no body; the drop that follows reads the clock.
     ///
-    /// A record that is dropped without this is that of a client that left, unless it carries an error.
+    /// A record that is dropped without this, or [`Self::finish`], is that of a client that left, unless it carries
+    /// an error. hyper does not poll a body behind its last byte when the length is known, nor at all when it is
+    /// empty or the answer to HEAD: whoever owns the body tells by `is_end_stream`.
+    pub fn complete(&mut self) {
+        self.answer = Answer::Complete;
+    }
+
+    /// Ends the record at a time that is known: the answer is complete.
     pub fn finish(mut self, now: Instant) {
         self.ended = Some(now);
+        self.complete();
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::gate::refusal::Refusal;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
+use crate::vocab::rule_id::RuleId;
 
 /// `Crawl-Status`: a Norconex-style status, on every answer.
 pub const CRAWL_STATUS: HeaderName = HeaderName::from_static("crawl-status");
@@ -60,21 +61,52 @@ pub struct InForce<'a> {
     pub revision: &'a str,
 }
 
-impl Manner {
-    /// Reads the request's headers; the profile was chosen by whoever knows the crawler.
-    pub fn of(headers: &HeaderMap, profile: Profile) -> Self {
-        use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+/// Which profile answers: the configuration's `profile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileChoice {
+    /// The one that fits the client's `User-Agent`.
+    ByUserAgent,
+    /// One for all.
+    Always(Profile),
+}
+
+/// The fields of a request that shape a refusal, kept until it is known whether there is one.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    agent: Option<HeaderValue>,
+    accept: Option<HeaderValue>,
+    conditional: Conditional,
+}
+
+impl Asker {
+    /// Keeps the fields, without reading them: most requests are not refused.
+    pub fn of(headers: &HeaderMap) -> Self {
+        use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, USER_AGENT};
         let asks = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
-        let conditional = if asks { Conditional::Yes } else { Conditional::No };
-        Self { profile, conditional, format: Format::of(headers) }
+        Self {
+            agent: headers.get(USER_AGENT).cloned(),
+            accept: headers.get(ACCEPT).cloned(),
+            conditional: if asks { Conditional::Yes } else { Conditional::No },
+        }
+    }
+
+    /// How this client is refused.
+    pub fn manner(&self, choice: ProfileChoice) -> Manner {
+        let profile = match choice {
+            ProfileChoice::Always(profile) => profile,
+            ProfileChoice::ByUserAgent => {
+                Profile::from_user_agent(self.agent.as_ref().map_or(&[], HeaderValue::as_bytes))
+            }
+        };
+        let accept = self.accept.as_ref().and_then(|v| v.to_str().ok()).unwrap_or("");
+        Manner { profile, conditional: self.conditional, format: Format::of(accept) }
     }
 }
 
 impl Format {
     /// Text only if `Accept` prefers it (RFC 9110 section 12.5.1).
-    fn of(headers: &HeaderMap) -> Self {
-        let values = headers.get_all(ACCEPT);
-        let members = || values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(','));
+    fn of(accept: &str) -> Self {
+        let members = || accept.split(',');
         let best = |ranges: &[&str]| {
             let weights = members().filter_map(|m| weight(m, ranges));
             weights.fold(0.0, f32::max)
@@ -127,7 +159,7 @@ pub fn refuse(
 }
 
 /// The methods that are not refused as such.
-const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+pub const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 impl Format {
     fn media_type(self) -> &'static str {
@@ -136,6 +168,20 @@ impl Format {
             Self::Text => "text/plain; charset=utf-8",
         }
     }
+}
+
+/// The robots.txt of a host that the policy refuses whole: crawlers take any 4xx for "all allowed".
+pub fn robots_txt(refusal: &Refusal, in_force: InForce<'_>, decision: &str) -> Response<Bytes> {
+    let text = Bytes::from_static(b"User-agent: *\nDisallow: /\n");
+    let refusal = Refusal { error: Some("proxy_internal_response"), ..refusal.clone() };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    reason_headers(headers, &refusal, in_force, decision);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    *response.body_mut() = text;
+    response
 }
 
 fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<'_>, decision: &str) {
@@ -190,20 +236,18 @@ fn body(
         let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!(" rule={rule}"));
         return format!("{} ({}{rule}; {decision}): {detail}\n", row.title, row.name).into();
     }
-    let mut problem = json!({
+    let problem = json!({
         "type": format!("urn:crawlgate:reason:{}", row.name),
         "title": row.title,
         "status": status.as_u16(),
         "detail": detail,
         "instance": format!("urn:crawlgate:decision:{decision}"),
         "reason": row.name,
+        "rule": refusal.rule.as_ref().map(RuleId::as_str),
         "policy": in_force.name,
         "revision": in_force.revision,
         "stage": refusal.stage.as_str(),
     });
-    if let (Some(rule), Some(object)) = (&refusal.rule, problem.as_object_mut()) {
-        object.insert("rule".into(), rule.as_str().into());
-    }
     let mut text = problem.to_string();
     text.push('\n');
     text.into()
@@ -218,14 +262,13 @@ fn harmless(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::vocab::reason::Reason;
-    use crate::vocab::rule_id::RuleId;
     use crate::vocab::stage::Stage;
 
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
         let in_force = InForce { name: "acme", revision: "3f9c2a1b" };
-        refuse(refusal, Manner::of(&headers, profile), in_force, "a1-1").unwrap()
+        refuse(refusal, Asker::of(&headers).manner(ProfileChoice::Always(profile)), in_force, "a1-1").unwrap()
     }
 
     fn by_rule() -> Refusal {
@@ -271,7 +314,7 @@ mod tests {
     fn heritrix_gets_no_body_and_is_hung_up_on_when_there_is_no_room() {
         assert!(answered(&by_rule(), Profile::Heritrix, "*/*").body().is_empty());
         let later = Refusal::new(Reason::Overloaded, Stage::Identify);
-        let manner = Manner::of(&HeaderMap::new(), Profile::Heritrix);
+        let manner = Asker::of(&HeaderMap::new()).manner(ProfileChoice::Always(Profile::Heritrix));
         assert!(refuse(&later, manner, InForce { name: "p", revision: "0" }, "d").is_none());
     }
 }

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crate::metrics::Metrics;
 use crate::vocab::address::{AddressClass, classify, unmapped};
 use crate::vocab::target::UrlTarget;
 
@@ -59,8 +60,7 @@ impl Addresses for Vetted {
 pub struct Vetting {
     resolver: Resolver,
     egress: Egress,
-    /// Called with the range of each address that is refused.
-    on_refused: fn(AddressClass),
+    metrics: Metrics,
 }
 
 /// Names that belong to no public host: they resolve only where the configuration says so.
@@ -68,8 +68,8 @@ const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "
 
 impl Vetting {
     /// Vets what the resolver finds by the rules of `egress`.
-    pub fn new(resolver: Resolver, egress: Egress, on_refused: fn(AddressClass)) -> Self {
-        Self { resolver, egress, on_refused }
+    pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
+        Self { resolver, egress, metrics }
     }
 
     async fn resolve(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
@@ -99,7 +99,7 @@ impl Vetting {
             match self.refuses(host, *address, port) {
                 None => vetted.push(SocketAddr::new(*address, port)),
                 Some(class) => {
-                    (self.on_refused)(class);
+                    self.metrics.address_refused(class.as_str());
                     refused.get_or_insert(class);
                 }
             }
@@ -122,7 +122,18 @@ impl Vetting {
             AddressClass::Public => true,
             AddressClass::Loopback => self.egress.allow_loopback,
             AddressClass::LinkLocal | AddressClass::Unspecified => false,
-            _ => self.egress.allows_private(host, plain),
+            AddressClass::Private
+            | AddressClass::SharedSpace
+            | AddressClass::ThisNetwork
+            | AddressClass::UniqueLocal
+            | AddressClass::SiteLocal
+            | AddressClass::Multicast
+            | AddressClass::Broadcast
+            | AddressClass::Documentation
+            | AddressClass::Benchmarking
+            | AddressClass::Reserved
+            | AddressClass::Translated
+            | AddressClass::CloudService => self.egress.allows_private(host, plain),
         };
         (!allowed).then_some(class)
     }
@@ -158,13 +169,16 @@ impl Egress {
         self.allow_private.iter().any(|entry| entry.covers(host))
     }
 
-    /// A listener on every address of the machine is reached by any of them that is not public, and by its own.
+    /// Whether a listener of this process would answer there: all of 127.0.0.0/8 and ::1 reach a loopback listener
+    /// as far as anybody can tell beforehand, and a listener on every address is reached by any of the machine's.
     fn is_own(&self, address: IpAddr, port: u16) -> bool {
-        self.own.iter().any(|own| {
-            let same = own.ip() == address || own.ip().is_unspecified() || address.is_unspecified();
-            let loopbacks = own.ip().is_loopback() && address.is_loopback();
-            own.port() == port && (same || loopbacks)
-        })
+        let reaches = |own: &SocketAddr| {
+            own.ip() == address
+                || address.is_unspecified()
+                || (own.ip().is_loopback() && address.is_loopback())
+                || (own.ip().is_unspecified() && is_of_this_machine(address))
+        };
+        self.own.iter().any(|own| own.port() == port && reaches(own))
     }
 }
 
@@ -175,4 +189,9 @@ impl PrivateHost {
             None => host == self.host,
         }
     }
+}
+
+/// An address that can be bound is one of the machine's. Asked only for the port of a listener on every address.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }

@@ -33,7 +33,7 @@ pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
         return Err(refusal(Reason::Loop));
     }
     if parts.method == Method::CONNECT {
-        return Err(refusal(Reason::ConnectUnsupported));
+        return Err(Refusal::new(Reason::ConnectUnsupported, Stage::Connect));
     }
     if parts.method == Method::TRACE {
         return Err(refusal(Reason::MethodDenied));

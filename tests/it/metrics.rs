@@ -149,9 +149,7 @@ fn an_allowed_request_counts_once_in_every_family() {
     record.target(&url("http://www.example.com/a?b"));
     record.judged_under(&policy);
     record.enter(Stage::Request);
-    for rule in [1, 0, 1] {
-        record.matched(rule);
-    }
+    record.matched([0]);
     record.allowed(None);
     bench.hand.advance(Duration::from_micros(40));
     record.decided_at(bench.clock.now());
@@ -161,7 +159,7 @@ fn an_allowed_request_counts_once_in_every_family() {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     record.origin_answered(200, Some(&html), Duration::from_millis(300));
     record.enter(Stage::Response);
-    record.matched(1);
+    record.matched([0, 1, 1]);
     record.allowed(Some(1));
     record.answered(200, Source::Origin);
     record.add_up(10);
@@ -203,7 +201,7 @@ fn a_rejection_counts_at_the_stage_that_refused() {
     record.target(&url("http://www.example.com/cgi-bin/x"));
     record.judged_under(&policy);
     record.enter(Stage::Request);
-    record.matched(0);
+    record.matched([0]);
     record.rejected(Reason::Rule, Some(0), Keep::Full);
     record.answered(451, Source::Proxy);
     record.add_down(300);
@@ -224,7 +222,7 @@ fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
     let mut record = bench.begin();
     record.judged_under(&policy);
     record.enter(Stage::Request);
-    record.matched(1);
+    record.matched([1]);
     record.shadow_rejected(1);
     record.allowed(Some(0));
     record.enter(Stage::Response);
@@ -300,10 +298,10 @@ fn a_request_judged_again_counts_under_the_last_policy_only() {
     let mut record = bench.begin();
     record.enter(Stage::Request);
     record.judged_under(&old);
-    record.matched(0);
+    record.matched([0]);
     record.allowed(Some(0));
     record.judged_under(&new);
-    record.matched(1);
+    record.matched([1]);
     record.rejected(Reason::Rule, Some(1), Keep::Host);
     drop(record);
     let counted = bench.counted();
@@ -373,7 +371,7 @@ fn counts_are_exact_over_threads() {
             let mut record = bench.begin();
             record.judged_under(&policy);
             record.enter(Stage::Request);
-            record.matched(number % 2);
+            record.matched([number % 2]);
             record.add_down(7);
             if number % 2 == 0 {
                 record.rejected(Reason::Rule, Some(0), Keep::Host);
@@ -424,7 +422,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
     let count = |policy: &Arc<PolicyMetrics>, rule: u32| {
         let mut record = bench.begin();
         record.judged_under(policy);
-        record.matched(rule);
+        record.matched([rule]);
     };
     let matched =
         |rule: &str| bench.value(&format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#));
@@ -465,7 +463,7 @@ fn a_record_outlives_the_policy_it_was_judged_under() {
     let old = bench.revision("00000001", &[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
     record.judged_under(&old);
-    record.matched(0);
+    record.matched([0]);
     drop(old);
     let series = r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#;
     assert_eq!(bench.value(series), Some(0.0));

@@ -31,8 +31,7 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) held: Option<u32>,
     pub(in crate::metrics) origin_status: Option<u16>,
     pub(in crate::metrics) sent_status: Option<u16>,
-    /// As the origin wrote it.
-    pub(in crate::metrics) content_type: Option<&'r [u8]>,
+    pub(in crate::metrics) content_type: Option<&'r str>,
     pub(in crate::metrics) bytes: u64,
     pub(in crate::metrics) dns: Option<u32>,
     pub(in crate::metrics) connect: Option<u32>,
@@ -42,7 +41,7 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) error: Option<&'r str>,
 }
 
-/// How much of a method or content type is shown; both are as long as a client or origin likes.
+/// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
 const SHOWN: usize = 128;
 
 impl Line<'_> {
@@ -53,7 +52,7 @@ impl Line<'_> {
         object.text("decision", Some(self.decision));
         object.text("crawler", self.crawler);
         object.text("stage", Some(self.stage));
-        object.bytes("method", Some(shortened(self.method.as_bytes())));
+        object.text("method", Some(shortened(self.method)));
         object.url(self.url, query);
         object.text("host", self.host);
         object.text("verdict", Some(self.verdict));
@@ -65,7 +64,7 @@ impl Line<'_> {
         object.millis("held_ms", self.held);
         object.number("origin_status", self.origin_status);
         object.number("sent_status", self.sent_status);
-        object.bytes("content_type", self.content_type.map(shortened));
+        object.text("content_type", self.content_type.map(shortened));
         object.number("bytes", Some(self.bytes));
         object.millis("dns_ms", self.dns);
         object.millis("connect_ms", self.connect);
@@ -77,7 +76,7 @@ impl Line<'_> {
     }
 }
 
-fn shortened(text: &[u8]) -> &[u8] {
+fn shortened(text: &str) -> &str {
     text.get(..SHOWN).unwrap_or(text)
 }
 
@@ -140,18 +139,6 @@ impl Object<'_> {
             (None, _) => self.null(),
             (Some((_, Some((before, _)))), QueryText::Redacted) => self.quoted(&[before, "?redacted"]),
             (Some((url, _)), QueryText::Shown | QueryText::Redacted) => self.quoted(&[url]),
-        }
-    }
-
-    /// Bytes that may not be UTF-8 are read as Latin-1, as header values were meant to be.
-    fn bytes(&mut self, key: &str, value: Option<&[u8]>) {
-        match value.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
-            None => self.text(key, None),
-            Some((_, Ok(text))) => self.text(key, Some(text)),
-            Some((bytes, Err(_))) => {
-                let latin1: String = bytes.iter().copied().map(char::from).collect();
-                self.text(key, Some(&latin1));
-            }
         }
     }
 
