@@ -13,7 +13,9 @@ fn main() {
 const URL: &str = "http://www.example.com/folder/products/chair.html?sort=name&order=asc";
 
 fn policy(rules: &str, lists: &str) -> Policy {
-    let text = format!("policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}");
+    let text = format!(
+        "policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}"
+    );
     crawlgate::cli::open::policy_of_text("bench", &text).expect("a valid policy")
 }
 

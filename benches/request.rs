@@ -30,7 +30,9 @@ fn main() {
     let time = Duration::from_secs_f64(seconds);
     let origin = origin();
     let proxy = proxy();
-    println!("{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n");
+    println!(
+        "{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n"
+    );
     println!("{:<12}{:>14}{:>14}{:>10}", "body", "direct/s", "proxied/s", "ratio");
     for (name, size) in [("1 KiB", 1 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)] {
         // Interleaved and repeated, so that a machine that speeds up or slows down does so for both.
@@ -89,9 +91,11 @@ fn serve(mut socket: TcpStream) {
             continue;
         }
         let head = String::from_utf8_lossy(&buffer[..filled]);
-        let size: usize = head.split(' ').nth(1).and_then(|p| p.rsplit('/').next()?.parse().ok()).unwrap_or(0);
+        let size: usize =
+            head.split(' ').nth(1).and_then(|p| p.rsplit('/').next()?.parse().ok()).unwrap_or(0);
         let mut answer =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n")
+                .into_bytes();
         answer.resize(answer.len() + size, b'x');
         filled = 0;
         if socket.write_all(&answer).is_err() {

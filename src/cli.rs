@@ -4,22 +4,22 @@
 //! says with its [`Exit`] what a script needs to know.
 
 pub mod args;
-mod given;
-mod judged;
-mod out;
+mod check;
 mod decide;
 mod exit;
 mod explain;
+mod judged;
 mod open;
+mod out;
 mod paint;
-
-
+pub mod target;
+mod test;
 
 use std::ffi::OsString;
 
 use clap::Parser;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, Format, TargetArgs};
 pub use exit::Exit;
 
 /// Runs the command that the arguments name (the first of them is the program's own name).
@@ -32,10 +32,25 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn dispatch(command: Command) -> Exit {
     match command {
-
+        Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Target(args) => show_targets(&args),
+    }
+}
 
+/// Exit 1 if any input is no URL, as for `decide`.
+fn show_targets(args: &TargetArgs) -> Exit {
+    let format = match args.format {
+        Format::Text => target::Format::Text,
+        Format::Json => target::Format::Json,
+    };
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match target::run(&args.urls, format, &mut input, &mut output) {
+        Ok(0) => Exit::Success,
+        Ok(_) => Exit::Negative,
+        Err(error) => out::failed(&error),
     }
 }
 

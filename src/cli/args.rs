@@ -42,6 +42,9 @@ pub enum Command {
     /// Run the cases that a policy brings with it
     #[command(after_help = TEST_HELP)]
     Test(TestArgs),
+    /// Show the canonical form of URLs, and the range of an address
+    #[command(after_help = TARGET_HELP)]
+    Target(TargetArgs),
 }
 
 const CHECK_HELP: &str = "\
@@ -78,6 +81,14 @@ Example:
   crawlgate test config/policy.yaml
 
 Exit codes: 0 every case passed, 1 a case failed, 2 wrong usage or policy.";
+
+const TARGET_HELP: &str = "\
+Example:
+  crawlgate target 'HTTP://Example.COM:80/a/../b' http://0x7f.1/
+
+Nothing is asked of anybody: no policy, no name server.
+
+Exit codes: 0 every input is a URL, 1 one is not, 2 wrong usage.";
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,6 +207,17 @@ pub struct TestArgs {
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `target`.
+#[derive(Args, Debug)]
+pub struct TargetArgs {
+    /// The URLs; without one, they are read from standard input, one a line
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// The form of a line
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
 }

@@ -6,15 +6,16 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::gate::trial::Trial;
 use crate::policy::Policy;
+use crate::policy::cases::CaseFacts;
 use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{DecideArgs, LineFormat};
-use super::given::Given;
-use super::judged::Judged;
+use super::judged;
 use super::open;
-use super::out::complain;
+use super::out;
 
 /// Runs the command.
 pub(super) fn run(args: &DecideArgs) -> Exit {
@@ -25,12 +26,7 @@ pub(super) fn run(args: &DecideArgs) -> Exit {
     let (input, output) = (BufReader::new(io::stdin().lock()), BufWriter::new(io::stdout().lock()));
     match judge_all(&policy, args.format, input, output) {
         Ok(exit) => exit,
-        // Who reads the answers has left: that is an end, not a failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
-        Err(error) => {
-            complain(&error);
-            Exit::CannotRun
-        }
+        Err(error) => out::failed(&error),
     }
 }
 
@@ -79,23 +75,22 @@ fn cell(text: &str) -> String {
 
 fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Unread> {
     let unread = |error| Unread { input: String::from_utf8_lossy(line).into_owned(), error };
-    let given = read(line).map_err(unread)?;
-    let judged = Judged::new(policy, &given.facts(), Profile::Generic);
-    let url = given.target.url();
+    let facts = read(line).map_err(unread)?;
+    let trial = Trial::new(policy, &facts, Profile::Generic);
     Ok(match format {
-        LineFormat::Json => judged.to_json(url).to_string(),
-        LineFormat::Tsv => judged.to_tsv(url),
+        LineFormat::Json => judged::to_json(&trial, &facts).to_string(),
+        LineFormat::Tsv => judged::to_tsv(&trial, &facts),
     })
 }
 
-fn read(line: &[u8]) -> Result<Given, String> {
+fn read(line: &[u8]) -> Result<CaseFacts, String> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     if text.is_empty() {
         return Err("the line is empty".into());
     }
     if !text.starts_with('{') {
-        return Given::of_url(text);
+        return CaseFacts::of_url(text);
     }
     let facts: Map<String, Json> = serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;
-    Given::of_json(&facts)
+    CaseFacts::from_json(&facts)
 }

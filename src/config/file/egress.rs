@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::config::settings::{AllowPrivate, Egress, Ports, Resolver};
+use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
@@ -62,7 +63,7 @@ fn hosts(node: &Node, problems: &mut Problems) -> BTreeMap<String, Vec<IpAddr>> 
         let name = match value::host(&entry.key.text) {
             Ok(name) => name,
             Err(mistake) => {
-                problems.push(read::key_problem(&entry.key, &mistake));
+                problems.push(Problem::error(&entry.key.place, mistake).found(&*entry.key.text));
                 continue;
             }
         };

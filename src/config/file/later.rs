@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 26] = [
+const LATER: [(&str, &str, &str); 24] = [
     ("", "crawlers", "[]"),
     ("", "anonymous", "allow"),
     ("", "tls", TLS),

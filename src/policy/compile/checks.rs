@@ -32,7 +32,8 @@ pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
             problems.push(problem.in_rule(Some(rule.name())));
         }
     }
-    if let Some(first) = nameless.first() {
+    // Of a policy that is refused the ids may be what is wrong.
+    if let Some(first) = nameless.first().filter(|_| !problems.has_errors()) {
         let message = match nameless.len() {
             1 => "a rule without an id: its name in headers, logs and metrics is its position".into(),
             n => format!(
