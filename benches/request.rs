@@ -3,6 +3,13 @@
 //! `cargo bench --bench request [-- SECONDS]`. Everything is on loopback and in one process, so what counts is the
 //! ratio between the two and not the absolute figure: the clients' and the origin's work is in both.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a bench may panic and reads the time"
+)]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use crawlgate::cli::serve::Server;
 use crawlgate::config::settings::{LogTarget, Settings, Workers};
+use crawlgate::policy::compile;
+use crawlgate::policy::source::MemoryFiles;
 
 /// Clients at once.
 const CLIENTS: usize = 16;
@@ -30,7 +39,9 @@ fn main() {
     let time = Duration::from_secs_f64(seconds);
     let origin = origin();
     let proxy = proxy();
-    println!("{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n");
+    println!(
+        "{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n"
+    );
     println!("{:<12}{:>14}{:>14}{:>10}", "body", "direct/s", "proxied/s", "ratio");
     for (name, size) in [("1 KiB", 1 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)] {
         // Interleaved and repeated, so that a machine that speeds up or slows down does so for both.
@@ -46,14 +57,14 @@ fn main() {
 fn proxy() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
-        let mut settings = Settings::default();
-        settings.listen = vec![([127, 0, 0, 1], 0).into()];
+        let mut settings = Settings { listen: vec![([127, 0, 0, 1], 0).into()], ..Settings::default() };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
         settings.logs.decisions = LogTarget::Nowhere;
         settings.egress.allow_loopback = true;
         settings.egress.ports = [1..=65535].into_iter().collect();
         settings.workers = Workers::Count(1);
-        let policy = crawlgate::cli::open::policy_of_text("bench", POLICY).expect("the policy is valid");
+        let policy =
+            compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml").expect("a policy").policy;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let server = Server::start(&settings, policy).expect("a server");
@@ -89,9 +100,11 @@ fn serve(mut socket: TcpStream) {
             continue;
         }
         let head = String::from_utf8_lossy(&buffer[..filled]);
-        let size: usize = head.split(' ').nth(1).and_then(|p| p.rsplit('/').next()?.parse().ok()).unwrap_or(0);
+        let size: usize =
+            head.split(' ').nth(1).and_then(|p| p.rsplit('/').next()?.parse().ok()).unwrap_or(0);
         let mut answer =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+            format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n")
+                .into_bytes();
         answer.resize(answer.len() + size, b'x');
         filled = 0;
         if socket.write_all(&answer).is_err() {

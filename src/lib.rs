@@ -1,7 +1,9 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
 pub mod admin;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod gate;
 pub mod metrics;
 pub mod policy;

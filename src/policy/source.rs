@@ -12,5 +12,6 @@ mod option;
 mod rule;
 pub mod tree;
 
+pub(in crate::policy) use document::without_disposition;
 pub use files::{FileError, Files, MemoryFiles};
 pub use gather::read;

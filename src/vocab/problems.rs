@@ -55,6 +55,11 @@ impl Problems {
         self.found.iter().any(Problem::is_error)
     }
 
+    /// Whether any of them is an error in this rule.
+    pub fn has_errors_in(&self, rule: &RuleId) -> bool {
+        self.found.iter().any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
+    }
+
     /// All of them, in the order of their files and places, each with its source line.
     pub fn into_vec(self) -> Vec<Problem> {
         let Self { mut found, texts, .. } = self;

@@ -41,7 +41,9 @@ impl<'n> MapReader<'n> {
 
     /// The key and its value.
     pub fn take_entry(&mut self, key: &'static str) -> Option<&'n Entry> {
-        self.asked.push(key);
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
         self.entries.iter().find(|e| *e.key.text == *key)
     }
 
@@ -146,7 +148,6 @@ pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems)
     }
     let (from, to) = range.into_inner();
     let expected = match (from, to) {
-        (0, i64::MAX) => "a whole number is needed here".into(),
         (_, i64::MAX) => format!("a whole number of at least {from} is needed here"),
         (_, _) => format!("a whole number from {from} to {to} is needed here"),
     };

@@ -10,10 +10,13 @@
 
 mod address;
 mod admin;
+mod broken;
 mod compile;
+mod conditions;
 mod conformance;
 mod layers;
 mod log;
 mod metrics;
+mod property;
 mod support;
 mod target;

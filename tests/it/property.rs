@@ -14,6 +14,7 @@ use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::policy::trail::Trail;
+use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};
@@ -25,12 +26,14 @@ fn compiled(document: &Json) -> Policy {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
     match compile::load(&files, "policy.yaml") {
         Ok(compiled) => compiled.policy,
-        Err(problems) => panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>()),
+        Err(problems) => {
+            panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+        }
     }
 }
 
 fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
-    let facts = CaseFacts::from_json(facts).unwrap_or_else(|e| panic!("{facts}: {e:?}"));
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     facts.with_facts(|facts| policy.decide(facts))
 }
 
@@ -65,14 +68,35 @@ fn decisions_equal_the_oracles() {
         let policy = compiled(&document);
         for _ in 0..4 {
             let world = generator.world();
-            let ours = said(&policy, &decide(&policy, &world.to_json()));
+            let judged = decide(&policy, &world.to_json());
+            let ours = said(&policy, &judged);
             let theirs = with_defaults(oracle::judge(&rules, &base, &world));
-            assert_eq!(with_defaults(ours.clone()), theirs, "{document:#}\n{world:#?}");
+            assert_eq!(
+                with_defaults(ours.clone()),
+                theirs,
+                "{}\n{world:#?}\n{document}",
+                shown(&policy, &judged.0)
+            );
             rejected += u64::from(ours.rejects);
             early += u64::from(ours.rejects && is_early(&rules, &ours));
         }
     }
     report(&generator.spread, rejected, early);
+}
+
+/// The policy with what became of each rule.
+fn shown(policy: &Policy, trail: &Trail) -> String {
+    let line = |line: crawlgate::policy::explain::RuleLine<'_>| {
+        format!(
+            "{:indent$}{:?} {} {:?}\n",
+            "",
+            line.status,
+            line.rule.id,
+            line.rule.stage,
+            indent = 2 * line.depth
+        )
+    };
+    policy.rule_lines(trail).map(line).collect()
 }
 
 /// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided
@@ -112,7 +136,9 @@ fn an_early_answer_never_contradicts_the_full_one() {
         let world = generator.world();
         let asked = World { address: None, response: None, ..world.clone() };
         let decision = decide(&policy, &asked.to_json());
-        let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else { continue };
+        let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else {
+            continue;
+        };
         let id = policy.rule_id(rule).unwrap();
         for _ in 0..8 {
             let later = generator.world();
@@ -138,7 +164,8 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
         let (document, ..) = generator.policy();
         let policy = compiled(&document);
         let seen = generator.world();
-        let facts = json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
+        let facts =
+            json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
         let (_, decision) = decide(&policy, &facts);
         let expected = match decision.verdict {
             Verdict::Admit => Some(false),
@@ -148,11 +175,16 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
         *verdicts.entry(["admit", "reject", "undecided"][expected.map_or(2, usize::from)]).or_default() += 1;
         let Some(rejects) = expected else { continue };
         for _ in 0..8 {
-            let inner = World { crawler: seen.crawler.clone(), ..generator.world_on("https", &seen.host, 443) };
+            let inner =
+                World { crawler: seen.crawler.clone(), ..generator.world_on("https", &seen.host, 443) };
             let (_, inside) = decide(&policy, &inner.to_json());
+            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
+            if inside.reason() == Reason::TooDeep {
+                continue;
+            }
             assert_eq!(inside.rejects(), rejects, "tunnel: {decision:?}\n{document:#}\n{inner:#?}");
         }
     }
     println!("tunnels: {verdicts:?}");
-    assert!(verdicts.values().all(|count| *count > 200) && verdicts.len() == 3, "{verdicts:?}");
+    assert!(verdicts.values().all(|count| *count > 40) && verdicts.len() == 3, "{verdicts:?}");
 }

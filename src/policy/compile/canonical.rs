@@ -130,11 +130,17 @@ pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
         let instead = format!("write {rest}; `domain` takes in all hosts below");
         return Err(Mistake::with_help("a host does not begin with a dot", instead));
     }
-    canonical_host(text).map_err(|error| {
-        let help = text.contains("://").then_some("write the host alone, or use `url_prefix` or `site`");
-        let help = help.or_else(|| text.contains(':').then_some("a host with a port is an `authority`"));
-        Mistake { message: format!("not a host: {error}"), help: help.map(Into::into) }
-    })
+    if text.contains("://") {
+        return Err(Mistake::with_help(
+            "not a host but a URL",
+            "write the host alone, or use `site` or `url_prefix`",
+        ));
+    }
+    let port = text.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit())) && !text.contains("::") {
+        return Err(Mistake::with_help("a host with a port", "write the host alone, or use `authority`"));
+    }
+    canonical_host(text).map_err(|error| Mistake::new(format!("not a host: {error}")))
 }
 
 /// Names in lower case that no parser would change: most of what big lists hold.

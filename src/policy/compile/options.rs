@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::policy::options::schema::{self, Acts, Effect, META, Spec};
 use crate::policy::options::{Assignment, OptionEntry, OptionTable, SetBy, Slot, Value};
+use crate::policy::rule::Rule;
 use crate::policy::source::tree::{At, Source, SourceGroup, SourceOption, Then};
+use crate::policy::source::without_disposition;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
@@ -42,13 +44,10 @@ impl Options {
                 entry.set_by = SetBy::Document;
             }
         }
+        // Whoever read the source has reported this already, with the rest that is wrong.
         let given = source.options.iter().any(|option| *option.path == *"disposition");
-        // A disposition that could not be read is not missing as well.
         if !given && !problems.has_errors() {
-            let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
-            let problem = Problem::error(&source.options_place, message);
-            problems
-                .push(Problem { near: None, ..problem.allowed(Disposition::ALL.map(Disposition::as_str)) });
+            problems.push(without_disposition(&source.options_place));
         }
         options
     }
@@ -94,8 +93,8 @@ impl Options {
     }
 
     /// The finished table.
-    pub(super) fn into_table(self) -> OptionTable {
-        OptionTable { entries: self.entries.into() }
+    pub(super) fn into_table(self, rules: &[Rule]) -> OptionTable {
+        OptionTable::new(self.entries, rules)
     }
 
     /// The slot of an option, after a look at what this version does with it.

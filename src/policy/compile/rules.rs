@@ -66,7 +66,9 @@ fn group_of(
 ) -> Group {
     let assign: Box<[Assignment]> = options.assignments(group, placing, problems);
     // Among those of a `match: first` list such a group does something: it keeps the later ones out.
-    if assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.chosen {
+    let idle = assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.chosen;
+    // What it was to do may be what was reported.
+    if idle && !problems.has_errors_in(draft.source.name()) {
         let problem = Problem::warning(&draft.source.place, "a group that does nothing");
         problems
             .push(problem.help("it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`"));

@@ -24,7 +24,7 @@ fn condition(node: &Node, depth: usize, problems: &mut Problems) -> Option<Sourc
         problems.push(if node.is_null() {
             problem
         } else {
-            problem.help("lists of conditions: `any: […]`, `all: […]`")
+            problem.help("write `any: […]` or `all: […]` around a list")
         });
         return None;
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::policy::cases::Case;
 use crate::policy::list::ListKind;
-use crate::vocab::nearest::nearest;
+use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::rule_id::Slug;
@@ -30,6 +30,14 @@ pub(super) struct Head {
     pub(super) on_invalid_rule: OnInvalidRule,
     pub(super) options_place: Place,
     pub(super) options: Vec<SourceOption>,
+}
+
+impl Head {
+    /// The head of a policy that has none.
+    pub(super) fn missing(file: &Arc<str>) -> Self {
+        let options_place = Place::of_file(file);
+        Self { name: None, on_invalid_rule: OnInvalidRule::default(), options_place, options: Vec::new() }
+    }
 }
 
 /// What the files of a policy say together.
@@ -88,10 +96,14 @@ impl Parts {
         let name = map.require("name", problems).and_then(|node| name(node, problems));
         let on_invalid_rule = map.take("on_invalid_rule").and_then(|node| on_invalid_rule(node, problems));
         let options = map.take_entry("options");
+        let options_place = options.map_or(map.place(), |entry| &entry.key.place).clone();
+        if options.is_none_or(|entry| entry.value.get("disposition").is_none()) {
+            problems.push(without_disposition(&options_place));
+        }
         self.head = Some(Head {
             name,
             on_invalid_rule: on_invalid_rule.unwrap_or_default(),
-            options_place: options.map_or(map.place(), |entry| &entry.key.place).clone(),
+            options_place,
             options: options.map(|entry| read_options(&entry.value, problems)).unwrap_or_default(),
         });
     }
@@ -176,11 +188,19 @@ fn written_items(node: &Node, problems: &mut Problems) -> Vec<Text> {
     nodes.iter().filter_map(|node| text(node, problems)).collect()
 }
 
+/// The problem of a policy that does not say what becomes of URLs that no rule decides.
+pub(in crate::policy) fn without_disposition(place: &Place) -> Problem {
+    let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
+    let problem = Problem::error(place, message).allowed(Disposition::ALL.map(Disposition::as_str));
+    Problem { near: None, ..problem }
+}
+
 /// The problem of a policy without a head.
-pub(super) fn without_head(file: &Arc<str>, known: &[&str]) -> Problem {
-    let problem = Problem::error(&Place::of_file(file), "no file of the policy has `policy: 1` and `name`");
-    match nearest("policy.yaml", known.iter().copied()) {
-        Some(near) => problem.help(format!("write them in {near}")),
-        None => problem.help("write `policy: 1`, `name: …` and `options: { disposition: allow }`"),
-    }
+pub(super) fn without_head(path: &Arc<str>, names: &[String]) -> Problem {
+    let problem = Problem::error(&Place::of_file(path), "no file of the policy has `policy: 1` and `name`");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    problem.help(format!(
+        "write `policy: 1`, `name: …` and `options: {{ disposition: … }}` in one of: {}",
+        names.join(", ")
+    ))
 }

@@ -7,15 +7,16 @@ use sha2::{Digest, Sha256};
 
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
+use crate::vocab::rule_id::Slug;
 use crate::yaml::read::spelling;
 use crate::yaml::{self, Node};
 
-use super::document::{Parts, without_head};
+use super::document::{Head, Parts, without_head};
 use super::files::{FileError, Files};
 use super::tree::{At, Source, Text};
 
-/// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if it has no name; all
-/// that is wrong goes to `problems`.
+/// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if there is
+/// nothing to read; all that is wrong goes to `problems`.
 pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<Source> {
     let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     let (directory, names) = match files.list(path) {
@@ -40,15 +41,16 @@ pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<So
             parts.add(&node, &mut gather, problems);
         }
     }
-    let Some(head) = parts.head else {
+    let head = parts.head.unwrap_or_else(|| {
+        // Files that could not be read may hold it.
         if !problems.has_errors() {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
             problems.push(without_head(&path.into(), &names));
         }
-        return None;
-    };
+        Head::missing(&path.into())
+    });
     Some(Source {
-        name: head.name?,
+        // What has no name was reported; the rest is checked under another.
+        name: head.name.or_else(|| Slug::new("unnamed"))?,
         on_invalid_rule: head.on_invalid_rule,
         options_place: head.options_place,
         options: head.options,
