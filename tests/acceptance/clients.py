@@ -47,15 +47,30 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, **extra}
 
 
-def curl(proxy: str, urls: list[bytes], folder: pathlib.Path, options: tuple[str, ...] = (), method: str = "GET",
-         name: str = "curl") -> list[Answer]:
+def curl(
+    proxy: str,
+    urls: list[bytes],
+    folder: pathlib.Path,
+    options: tuple[str, ...] = (),
+    method: str = "GET",
+    name: str = "curl",
+) -> list[Answer]:
     """Asks for the URLs one after the other in one curl process, which keeps its connections."""
     folder.mkdir(parents=True, exist_ok=True)
     blocks = []
     for number, url in enumerate(urls):
         quoted = url.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-        common = ["silent", "path-as-is", "globoff", 'max-time = "60"', f'proxy = "{proxy}"', 'noproxy = ""',
-                  f'output = "{folder / str(number)}.body"', r'write-out = "%{json}%{header_json}"', *options]
+        common = [
+            "silent",
+            "path-as-is",
+            "globoff",
+            'max-time = "60"',
+            f'proxy = "{proxy}"',
+            'noproxy = ""',
+            f'output = "{folder / str(number)}.body"',
+            r'write-out = "%{json}%{header_json}"',
+            *options,
+        ]
         blocks.append("\n".join(common).encode() + b'\nurl = "' + quoted + b'"\n')
     config = folder / "curl.conf"
     config.write_bytes(b"next\n".join(blocks))
@@ -75,23 +90,48 @@ def _read_curl(text: str, urls: list[bytes], folder: pathlib.Path, method: str, 
         body = file.read_bytes() if file.exists() and method != "HEAD" else b""
         lower = {key.lower(): values for key, values in headers.items()}
         error = summary["errormsg"] or "" if summary["exitcode"] else ""
-        answers.append(Answer(name, method, url.decode("latin-1"), summary["http_code"], lower, body, error,
-                              summary["num_connects"]))
+        answers.append(
+            Answer(
+                name, method, url.decode("latin-1"), summary["http_code"], lower, body, error, summary["num_connects"]
+            )
+        )
     return answers
 
 
 def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path) -> list[Answer]:
     """`wget -r` over all hosts of the domains; its WARC file has every answer as it came."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = ["--no-config", "-e", f"http_proxy={proxy}", "-e", "use_proxy=on", "-e", "robots=off", "--recursive",
-               "--level=inf", "--span-hosts", f"--domains={','.join(domains)}", "--tries=1", "--timeout=60",
-               "--local-encoding=UTF-8", "--remote-encoding=UTF-8", "--server-response", "--delete-after",
-               f"--output-file={folder / 'wget.log'}", f"--directory-prefix={folder / 'tree'}",
-               f"--warc-file={folder / 'crawl'}", "--no-warc-compression", "--no-warc-keep-log", "--no-warc-digests"]
+    options = [
+        "--no-config",
+        "-e",
+        f"http_proxy={proxy}",
+        "-e",
+        "use_proxy=on",
+        "-e",
+        "robots=off",
+        "--recursive",
+        "--level=inf",
+        "--span-hosts",
+        f"--domains={','.join(domains)}",
+        "--tries=1",
+        "--timeout=60",
+        "--local-encoding=UTF-8",
+        "--remote-encoding=UTF-8",
+        "--server-response",
+        "--delete-after",
+        f"--output-file={folder / 'wget.log'}",
+        f"--directory-prefix={folder / 'tree'}",
+        f"--warc-file={folder / 'crawl'}",
+        "--no-warc-compression",
+        "--no-warc-keep-log",
+        "--no-warc-digests",
+    ]
     # It ends with 8 when any answer was an error status, as some of the site's are.
     subprocess.run(["wget", *options, start], env=clean_environment(LC_ALL="C.UTF-8"), timeout=600, check=False)
     # wget 1.21 writes no WARC record for a 204; its log has it.
-    empty = [answer for answer in _read_wget_log((folder / "wget.log").read_text(encoding="utf-8")) if answer.status == 204]
+    empty = [
+        answer for answer in _read_wget_log((folder / "wget.log").read_text(encoding="utf-8")) if answer.status == 204
+    ]
     return _read_warc((folder / "crawl.warc").read_bytes()) + empty
 
 
@@ -117,7 +157,7 @@ def _read_warc(data: bytes) -> list[Answer]:
         end = data.index(b"\r\n\r\n", at)
         fields = _fields(data[at:end])
         size = int(fields["content-length"][0])
-        content = data[end + 4:end + 4 + size]
+        content = data[end + 4 : end + 4 + size]
         at = end + 4 + size + 4
         if fields["warc-type"] == ["response"]:
             answers.append(_from_wire("wget", fields["warc-target-uri"][0].strip("<>"), content))
@@ -148,7 +188,7 @@ def _dechunk(body: bytes) -> bytes:
         size = int(body[at:end].split(b";")[0], 16)
         if size == 0:
             return b"".join(parts)
-        parts.append(body[end + 2:end + 2 + size])
+        parts.append(body[end + 2 : end + 2 + size])
         at = end + 2 + size + 2
 
 
@@ -156,14 +196,40 @@ def scrapy(proxy: str, python: str, start: str, domains: list[str], folder: path
     """The spider of `spider.py`, in the Python that has Scrapy."""
     folder.mkdir(parents=True, exist_ok=True)
     out, log = folder / "scrapy.jsonl", folder / "scrapy.log"
-    command = [python, "-m", "scrapy", "runspider", str(HERE / "spider.py"), "-a", f"start={start}", "-a", f"out={out}",
-               "-a", f"domains={','.join(domains)}", "-s", f"LOG_FILE={log}", "-s", "LOG_LEVEL=INFO"]
-    subprocess.run(command, cwd=folder, env=clean_environment(http_proxy=proxy, HTTP_PROXY=proxy), timeout=600, check=True)
+    command = [
+        python,
+        "-m",
+        "scrapy",
+        "runspider",
+        str(HERE / "spider.py"),
+        "-a",
+        f"start={start}",
+        "-a",
+        f"out={out}",
+        "-a",
+        f"domains={','.join(domains)}",
+        "-s",
+        f"LOG_FILE={log}",
+        "-s",
+        "LOG_LEVEL=INFO",
+    ]
+    subprocess.run(
+        command, cwd=folder, env=clean_environment(http_proxy=proxy, HTTP_PROXY=proxy), timeout=600, check=True
+    )
     answers = []
     for line in out.read_text(encoding="utf-8").splitlines():
         item = json.loads(line)
-        answers.append(Answer("Scrapy", "GET", item["url"], item["status"], item["headers"],
-                              base64.b64decode(item["body"]), item["error"]))
+        answers.append(
+            Answer(
+                "Scrapy",
+                "GET",
+                item["url"],
+                item["status"],
+                item["headers"],
+                base64.b64decode(item["body"]),
+                item["error"],
+            )
+        )
     return answers
 
 

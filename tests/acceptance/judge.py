@@ -62,8 +62,11 @@ def reason_headers(reason: str, rule: str | None, answer: Answer) -> list[str]:
     }
     if answer.status != 304:
         wanted["Content-Type"] = r"(application/problem\+json|text/plain)\b.*"
-    problems = [f"{name} should match {pattern}, is {answer.one(name)!r}" for name, pattern in wanted.items()
-                if not re.fullmatch(pattern, answer.one(name) or "")]
+    problems = [
+        f"{name} should match {pattern}, is {answer.one(name)!r}"
+        for name, pattern in wanted.items()
+        if not re.fullmatch(pattern, answer.one(name) or "")
+    ]
     if rule and f"rule={rule}" not in (answer.one("Proxy-Status") or ""):
         problems.append(f"Proxy-Status does not name the rule: {answer.one('Proxy-Status')!r}")
     return problems + _refusal_body(reason, rule, answer)
@@ -82,10 +85,19 @@ def _refusal_body(reason: str, rule: str | None, answer: Answer) -> list[str]:
         problem = json.loads(answer.body)
     except ValueError:
         return [f"the body is not JSON: {answer.body[:200]!r}"]
-    wanted = {"type": f"urn:crawlgate:reason:{reason}", "reason": reason, "rule": rule, "policy": "acceptance",
-              "status": answer.status, "instance": f"urn:crawlgate:decision:{answer.one('Crawl-Decision')}"}
-    return [f"problem {key} should be {value!r}, is {problem.get(key)!r}" for key, value in wanted.items()
-            if problem.get(key) != value]
+    wanted = {
+        "type": f"urn:crawlgate:reason:{reason}",
+        "reason": reason,
+        "rule": rule,
+        "policy": "acceptance",
+        "status": answer.status,
+        "instance": f"urn:crawlgate:decision:{answer.one('Crawl-Decision')}",
+    }
+    return [
+        f"problem {key} should be {value!r}, is {problem.get(key)!r}"
+        for key, value in wanted.items()
+        if problem.get(key) != value
+    ]
 
 
 def passage(row: Row, answer: Answer, page: Page) -> list[str]:
@@ -98,11 +110,15 @@ def passage(row: Row, answer: Answer, page: Page) -> list[str]:
     if (row.status, row.status) != (answer.status, page.status):
         problems.append(f"status should be {row.status}, is {answer.status}")
     if answer.body != body:
-        problems.append(f"body of {len(body)} bytes arrived as {len(answer.body)}, "
-                        f"first difference at {_first_difference(answer.body, body)}")
+        problems.append(
+            f"body of {len(body)} bytes arrived as {len(answer.body)}, "
+            f"first difference at {_first_difference(answer.body, body)}"
+        )
     if answer.one("Crawl-Status") != origin_label(row.status):
         problems.append(f"Crawl-Status should be {origin_label(row.status)}, is {answer.one('Crawl-Status')!r}")
-    problems += [f"{name} is {answer.one(name)!r}, though nothing was refused" for name in OURS_ONLY if answer.one(name)]
+    problems += [
+        f"{name} is {answer.one(name)!r}, though nothing was refused" for name in OURS_ONLY if answer.one(name)
+    ]
     if "error=" in (answer.one("Proxy-Status") or ""):
         problems.append(f"Proxy-Status is {answer.one('Proxy-Status')!r}")
     problems += _origin_headers(page, answer)

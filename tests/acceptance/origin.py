@@ -96,8 +96,16 @@ class _Connection(socketserver.StreamRequestHandler):
         body = self._read_body(headers)
         hosts = [value for name, value in headers if name.lower() == "host"]
         line_text = line.decode("latin-1").rstrip("\r\n")
-        self.server.origin.log.add({"line": line_text, "hosts": hosts, "headers": headers, "body": len(body),
-                                    "address": self.server.server_address[0], "time": time.time()})
+        self.server.origin.log.add(
+            {
+                "line": line_text,
+                "hosts": hosts,
+                "headers": headers,
+                "body": len(body),
+                "address": self.server.server_address[0],
+                "time": time.time(),
+            }
+        )
         method, target = (line_text.split(" ") + ["", ""])[:2]
         host = (hosts or [""])[0].rsplit(":", 1)[0].lower()
         page = self.server.origin.site.find(host, target)
@@ -160,7 +168,7 @@ class _Connection(socketserver.StreamRequestHandler):
             return
         step = max(1, len(page.body) // 4) if page.framing == "slow" else CHUNK
         for at in range(0, len(page.body), step):
-            part = page.body[at:at + step]
+            part = page.body[at : at + step]
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
             if page.framing == "slow":
                 self.wfile.flush()

@@ -75,8 +75,18 @@ class Site:
     def _www(self) -> None:
         news = [f"/news/{n}.html" for n in range(1, 31)]
         hosts = [self.url(host, "/") for host in HOSTS if host != WWW]
-        sections = ["/news/", "/spellings.html", "/bodies.html", "/errors.html", "/files/", "/go/", "/closed.html",
-                    "/deep.html", "/listing/", "/odd.html"]
+        sections = [
+            "/news/",
+            "/spellings.html",
+            "/bodies.html",
+            "/errors.html",
+            "/files/",
+            "/go/",
+            "/closed.html",
+            "/deep.html",
+            "/listing/",
+            "/odd.html",
+        ]
         self._list(WWW, "/", [*sections, *hosts, self.url(PARTNER, "/shared/")])
         self._list(WWW, "/news/", [*news, "/news/drafts/1.html", "/news/drafts/2.html", "/news/drafts/public.html"])
         for n in range(1, 31):
@@ -95,8 +105,17 @@ class Site:
         self._odd()
 
     def _closed_sections(self) -> None:
-        closed = ["/cgi-bin", "/cgi-bin/search?q=crawl", "/cgi-bin/form.html", "/private/", "/private/a.html",
-                  "/embargo/report.html", "/embargo/annex.pdf", "/attic/", "/attic/1.html"]
+        closed = [
+            "/cgi-bin",
+            "/cgi-bin/search?q=crawl",
+            "/cgi-bin/form.html",
+            "/private/",
+            "/private/a.html",
+            "/embargo/report.html",
+            "/embargo/annex.pdf",
+            "/attic/",
+            "/attic/1.html",
+        ]
         near_misses = ["/cgi-bins/ok.html", "/CGI-BIN/about.html", "/privateer.html", "/private/press.html"]
         self._list(WWW, "/closed.html", [*closed, *near_misses, "/private/press.bin"])
         self._texts(WWW, [*closed, *near_misses])
@@ -110,18 +129,46 @@ class Site:
     def _spellings(self) -> None:
         """Links as careless and as hostile pages write them; what a client makes of them is its own affair."""
         host = WWW.upper()
-        spelled = ["/%63gi-bin/form.html", "/cgi-bin%2Fform.html", "/open/../cgi-bin/form.html",
-                   "/open/%2e%2e/cgi-bin/form.html", "/./cgi-bin/./form.html",
-                   self.url(WWW, "//cgi-bin/form.html"),
-                   f"http://{host}:{self.port}/cgi-bin/form.html", f"HTTP://{host}:{self.port}/open/upper.html",
-                   "/priv%61te/a.html", "/open%2Fcoded.html", "/%7Euser/", "/open/gr\u00f6\u00dfe.html",
-                   "/open/a<b>&quot;c&quot;.html", "/open/two words.html", "/open//double.html", "/open/x/../dots.html"]
+        spelled = [
+            "/%63gi-bin/form.html",
+            "/cgi-bin%2Fform.html",
+            "/open/../cgi-bin/form.html",
+            "/open/%2e%2e/cgi-bin/form.html",
+            "/./cgi-bin/./form.html",
+            self.url(WWW, "//cgi-bin/form.html"),
+            f"http://{host}:{self.port}/cgi-bin/form.html",
+            f"HTTP://{host}:{self.port}/open/upper.html",
+            "/priv%61te/a.html",
+            "/open%2Fcoded.html",
+            "/%7Euser/",
+            "/open/gr\u00f6\u00dfe.html",
+            "/open/a<b>&quot;c&quot;.html",
+            "/open/two words.html",
+            "/open//double.html",
+            "/open/x/../dots.html",
+        ]
         self._list(WWW, "/spellings.html", spelled)
-        self._texts(WWW, ["/open/upper.html", "/open%2Fcoded.html", "/%7Euser/", "/~user/", "/open/dots.html",
-                          "/open/gr%C3%B6%C3%9Fe.html", "/open/gr%F6%DFe.html", "/open/two%20words.html",
-                          "/open/a%3Cb%3E%22c%22.html", "/open/a%60b.html", "//cgi-bin/form.html", "/open//double.html",
-                          "/%63gi-bin/form.html", "/cgi-bin%2Fform.html", "/priv%61te/a.html",
-                          "/s%3Bjsessionid=AB12/a.html"])
+        self._texts(
+            WWW,
+            [
+                "/open/upper.html",
+                "/open%2Fcoded.html",
+                "/%7Euser/",
+                "/~user/",
+                "/open/dots.html",
+                "/open/gr%C3%B6%C3%9Fe.html",
+                "/open/gr%F6%DFe.html",
+                "/open/two%20words.html",
+                "/open/a%3Cb%3E%22c%22.html",
+                "/open/a%60b.html",
+                "//cgi-bin/form.html",
+                "/open//double.html",
+                "/%63gi-bin/form.html",
+                "/cgi-bin%2Fform.html",
+                "/priv%61te/a.html",
+                "/s%3Bjsessionid=AB12/a.html",
+            ],
+        )
 
     def _bodies(self) -> None:
         framings = {"chunked": "chunked", "trailer": "trailer", "slow": "slow", "close": "close", "old": "old"}
@@ -129,7 +176,11 @@ class Site:
         for name, framing in framings.items():
             paths.append(f"/body/{name}.html")
             self._put(WWW, paths[-1], html(WWW, paths[-1], "framed " * 3000, framing=framing))
-        for name, size, framing in (("mib", MIB, "length"), ("mib-chunked", MIB, "chunked"), ("two-mib", 2 * MIB, "length")):
+        for name, size, framing in (
+            ("mib", MIB, "length"),
+            ("mib-chunked", MIB, "chunked"),
+            ("two-mib", 2 * MIB, "length"),
+        ):
             paths.append(f"/body/{name}.html")
             self._file(WWW, paths[-1], "text/html", size, framing)
         paths.append("/body/gzip.html")
@@ -152,16 +203,27 @@ class Site:
         self._list(WWW, "/errors.html", [*paths, "/error/missing.html"])
 
     def _files(self) -> None:
-        files = [("/files/a.zip", "application/zip"), ("/files/b.tar.gz", "application/gzip"),
-                 ("/files/SETUP.EXE", "application/octet-stream"), ("/files/c.zip?from=home", "application/zip"),
-                 ("/files/page.zip", "text/html"), ("/files/readme.txt", "text/plain"),
-                 ("/files/get?name=a.zip", "application/zip"), ("/files/zip", "text/plain"),
-                 ("/files/song.ogg", "audio/ogg"), ("/files/raw", "Application/Octet-Stream")]
+        files = [
+            ("/files/a.zip", "application/zip"),
+            ("/files/b.tar.gz", "application/gzip"),
+            ("/files/SETUP.EXE", "application/octet-stream"),
+            ("/files/c.zip?from=home", "application/zip"),
+            ("/files/page.zip", "text/html"),
+            ("/files/readme.txt", "text/plain"),
+            ("/files/get?name=a.zip", "application/zip"),
+            ("/files/zip", "text/plain"),
+            ("/files/song.ogg", "audio/ogg"),
+            ("/files/raw", "Application/Octet-Stream"),
+        ]
         for path, kind in files:
             self._file(WWW, path, kind, 3000)
         self._list(WWW, "/files/", [path for path, _ in files])
-        lists = [("/listing/a.html", "text/html; charset=utf-8"), ("/listing/b", "TEXT/HTML"),
-                 ("/listing/c.csv", "text/csv"), ("/listing/d.html", "application/pdf")]
+        lists = [
+            ("/listing/a.html", "text/html; charset=utf-8"),
+            ("/listing/b", "TEXT/HTML"),
+            ("/listing/c.csv", "text/csv"),
+            ("/listing/d.html", "application/pdf"),
+        ]
         for path, kind in lists:
             self._file(WWW, path, kind, 2000)
         self._list(WWW, "/listing/", [path for path, _ in lists])
@@ -185,15 +247,21 @@ class Site:
         self._list(WWW, "/go/", list(away))
 
     def _odd(self) -> None:
-        forged = (("Crawl-Status", "REJECTED_FILTER"), ("Crawl-Reason", "rule"), ("Crawl-Rule", "forged"),
-                  ("Crawl-Decision", "forged-1"), ("Proxy-Status", '"crawlgate"; error=http_request_denied'))
+        forged = (
+            ("Crawl-Status", "REJECTED_FILTER"),
+            ("Crawl-Reason", "rule"),
+            ("Crawl-Rule", "forged"),
+            ("Crawl-Decision", "forged-1"),
+            ("Proxy-Status", '"crawlgate"; error=http_request_denied'),
+        )
         opted_out = (("X-Crawl", "no"),)
         pages = {
             "/odd/forged.html": html(WWW, "/odd/forged.html", "says that it was refused", headers=forged),
             "/odd/opted-out.html": html(WWW, "/odd/opted-out.html", "says no", headers=opted_out),
             "/odd/opted-out-404.html": html(WWW, "/odd/opted-out-404.html", "says no", 404, opted_out),
-            "/odd/cookies.html": html(WWW, "/odd/cookies.html", "two cookies",
-                                      headers=(("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"))),
+            "/odd/cookies.html": html(
+                WWW, "/odd/cookies.html", "two cookies", headers=(("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"))
+            ),
         }
         for path, page in pages.items():
             self._put(WWW, path, page)
@@ -207,11 +275,19 @@ class Site:
             self._list(DOCS, f"/guide/{n}.html", [f"/guide/{n % 15 + 1}.html", papers[n % 10]])
         for path in papers:
             self._file(DOCS, path, "application/pdf", 4000)
-        odd = [("/odd/upper.pdf", "Application/PDF; version=1.7"), ("/odd/page.pdf", "text/html"),
-               ("/odd/spaced.html", "text/html ; charset=utf-8"), ("/odd/notes.txt", "text/plain;charset=us-ascii"),
-               ("/odd/fake.pdf", "application/zip"), ("/odd/data.json", "application/json"),
-               ("/odd/sheet.html", "application/vnd.ms-excel"), ("/odd/typo.html", "texthtml"),
-               ("/odd/image", "IMAGE/PNG"), ("/odd/untyped", None), ("/odd/untyped-chunked", None)]
+        odd = [
+            ("/odd/upper.pdf", "Application/PDF; version=1.7"),
+            ("/odd/page.pdf", "text/html"),
+            ("/odd/spaced.html", "text/html ; charset=utf-8"),
+            ("/odd/notes.txt", "text/plain;charset=us-ascii"),
+            ("/odd/fake.pdf", "application/zip"),
+            ("/odd/data.json", "application/json"),
+            ("/odd/sheet.html", "application/vnd.ms-excel"),
+            ("/odd/typo.html", "texthtml"),
+            ("/odd/image", "IMAGE/PNG"),
+            ("/odd/untyped", None),
+            ("/odd/untyped-chunked", None),
+        ]
         for path, kind in odd:
             self._file(DOCS, path, kind, 2500, "chunked" if path.endswith("chunked") else "length")
         missing = Page(404, (("Content-Type", "image/png"),), MARK + b" a picture of a missing page")
@@ -224,9 +300,14 @@ class Site:
         for n, path in enumerate(images):
             self._file(MEDIA, path, "image/png", 500 + 700 * n)
         clips = [(f"/clips/{n}.mp4", "video/mp4") for n in range(1, 6)]
-        clips += [("/clips/upper.mp4", 'VIDEO/MP4; codecs="avc1"'), ("/clips/bare", "video/webm"),
-                  ("/clips/stream.ts", "video/mp2t"), ("/clips/closed.avi", "video/x-msvideo"),
-                  ("/clips/poster.mp4", "image/jpeg"), ("/clips/tune.ogg", "audio/ogg")]
+        clips += [
+            ("/clips/upper.mp4", 'VIDEO/MP4; codecs="avc1"'),
+            ("/clips/bare", "video/webm"),
+            ("/clips/stream.ts", "video/mp2t"),
+            ("/clips/closed.avi", "video/x-msvideo"),
+            ("/clips/poster.mp4", "image/jpeg"),
+            ("/clips/tune.ogg", "audio/ogg"),
+        ]
         for path, kind in clips:
             framing = {"/clips/stream.ts": "chunked", "/clips/closed.avi": "close"}.get(path, "length")
             self._file(MEDIA, path, kind, MIB if path == "/clips/1.mp4" else 20_000, framing)
@@ -235,18 +316,34 @@ class Site:
         self._file(MEDIA, "/img/large-chunked.png", "image/png", 80_000, "chunked")
         galleries = [f"/gallery/{n}.html" for n in range(1, 6)]
         for n, path in enumerate(galleries):
-            self._list(MEDIA, path, [galleries[(n + 1) % 5]], images[n * 4:n * 4 + 4])
+            self._list(MEDIA, path, [galleries[(n + 1) % 5]], images[n * 4 : n * 4 + 4])
         pictures = ["/img/edge.png", "/img/large.png", "/img/large-chunked.png"]
         self._list(MEDIA, "/", [*galleries, *(path for path, _ in clips)], pictures)
 
     def _cal(self) -> None:
         items = [f"/items?page={n}" for n in range(1, 11)]
-        sorted_items = ["/items?sort=price", "/items?page=2&sort=name", "/items?sort=pric%65", "/items?sort=&sort=name",
-                        "/items?SORT=price", "/items?sort=priceless", "/items?sort="]
-        filters = ["/filter?a=1&b=2", "/filter?a=1&b=2&c=3&d=4&e=5", "/filter?a=1&b=2&c=3&d=4&e=5&f=6",
-                   "/filter?a=1&b=2&c=3&d=4&e=5&f=6&g=7&h=8"]
-        sessions = ["/s?sessionid=41d2", "/s?page=1&PHPSESSID=99aa", "/s;jsessionid=AB12CD/a.html",
-                    "/s;JSESSIONID=ab12cd/a.html", "/s?session=closed"]
+        sorted_items = [
+            "/items?sort=price",
+            "/items?page=2&sort=name",
+            "/items?sort=pric%65",
+            "/items?sort=&sort=name",
+            "/items?SORT=price",
+            "/items?sort=priceless",
+            "/items?sort=",
+        ]
+        filters = [
+            "/filter?a=1&b=2",
+            "/filter?a=1&b=2&c=3&d=4&e=5",
+            "/filter?a=1&b=2&c=3&d=4&e=5&f=6",
+            "/filter?a=1&b=2&c=3&d=4&e=5&f=6&g=7&h=8",
+        ]
+        sessions = [
+            "/s?sessionid=41d2",
+            "/s?page=1&PHPSESSID=99aa",
+            "/s;jsessionid=AB12CD/a.html",
+            "/s;JSESSIONID=ab12cd/a.html",
+            "/s?session=closed",
+        ]
         self._texts(CAL, [*items, *sorted_items, *filters, *sessions])
         self._list(CAL, "/", ["/calendar?month=2026-01", "/calendar", *items, *sorted_items, *filters, *sessions])
 
@@ -273,7 +370,9 @@ class Site:
             return None
         count = int(month[1]) * 12 + int(month[2]) - 1 if month else 2026 * 12
         beside = [f"/calendar?month={at // 12:04}-{at % 12 + 1:02}" for at in (count - 1, count + 1)]
-        views = [f"/calendar?month={count // 12:04}-{count % 12 + 1:02}&view={view}" for view in ("day", "week", "month")]
+        views = [
+            f"/calendar?month={count // 12:04}-{count % 12 + 1:02}&view={view}" for view in ("day", "week", "month")
+        ]
         return html(host, target, links([*beside, *views]))
 
     def _put(self, host: str, target: str, page: Page) -> None:
@@ -292,8 +391,14 @@ class Site:
         self._put(host, target, Page(200, headers, filler(host + target, size), framing))
 
 
-def html(host: str, target: str, inner: str, status: int = 200, headers: tuple[tuple[str, str], ...] = (),
-         framing: str = "length") -> Page:
+def html(
+    host: str,
+    target: str,
+    inner: str,
+    status: int = 200,
+    headers: tuple[tuple[str, str], ...] = (),
+    framing: str = "length",
+) -> Page:
     """An HTML page that says which it is."""
     title = f"{host}{target}".replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     body = f"<!DOCTYPE html><meta charset=utf-8><title>{title}</title>\n<!-- {MARK.decode()} -->\n{inner}\n"

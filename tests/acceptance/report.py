@@ -49,12 +49,18 @@ class Report:
     def close(self) -> int:
         """Prints the counts; the exit code."""
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        print(f"\n{self.checks} checks, {self.failed} failed{skipped}  [{time.monotonic() - self._begin:.1f} s]", flush=True)
+        print(
+            f"\n{self.checks} checks, {self.failed} failed{skipped}  [{time.monotonic() - self._begin:.1f} s]",
+            flush=True,
+        )
         return 1 if self.failed else 0
 
 
 def differences(found: dict, expected: dict) -> list[str]:
     """Where two tables of counts differ; an absent key counts as zero."""
     keys = sorted({*found, *expected}, key=str)
-    return [f"{key}: expected {expected.get(key, 0)}, got {found.get(key, 0)}"
-            for key in keys if found.get(key, 0) != expected.get(key, 0)]
+    return [
+        f"{key}: expected {expected.get(key, 0)}, got {found.get(key, 0)}"
+        for key in keys
+        if found.get(key, 0) != expected.get(key, 0)
+    ]

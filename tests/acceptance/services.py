@@ -48,8 +48,15 @@ class Gate:
         self.lines: list[str] = []
         config = folder / "crawlgate.yaml"
         config.write_text(json.dumps(self._settings(policy), indent=2), encoding="utf-8")
-        self._process = subprocess.Popen([binary, "run", "--config", config], cwd=folder, env=clean_environment(),
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [binary, "run", "--config", config],
+            cwd=folder,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         threading.Thread(target=self._read, daemon=True).start()
         self.port = self._listening("proxy")
         self.admin_port = self._listening("admin")
@@ -73,8 +80,13 @@ class Gate:
 
     def _listening(self, what: str) -> int:
         pattern = re.compile(rf"{what} listening on 127\.0\.0\.1:(\d+)")
-        found = wait_for(lambda: next((m for line in list(self.lines) if (m := pattern.search(line))), None)
-                         or self._process.poll() is not None, 20)
+        found = wait_for(
+            lambda: (
+                next((m for line in list(self.lines) if (m := pattern.search(line))), None)
+                or self._process.poll() is not None
+            ),
+            20,
+        )
         if not isinstance(found, re.Match):
             self._process.kill()
             raise RuntimeError(f"crawlgate did not say where its {what} listens:\n" + "\n".join(self.lines[-40:]))
@@ -126,17 +138,27 @@ class Prometheus:
     def __init__(self, target: str, folder: pathlib.Path) -> None:
         folder.mkdir(parents=True)
         config = folder / "prometheus.yml"
-        config.write_text("global: { scrape_interval: 1s, scrape_timeout: 1s }\nscrape_configs:\n"
-                          f"  - {{ job_name: crawlgate, static_configs: [{{ targets: ['{target}'] }}] }}\n")
+        config.write_text(
+            "global: { scrape_interval: 1s, scrape_timeout: 1s }\nscrape_configs:\n"
+            f"  - {{ job_name: crawlgate, static_configs: [{{ targets: ['{target}'] }}] }}\n"
+        )
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._base = f"http://127.0.0.1:{port}"
         self._log = (folder / "prometheus.log").open("w")
         self._process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+            [
+                "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--log.level=warn",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
 
     def ready(self) -> bool:
         def asked() -> bool:
@@ -144,12 +166,15 @@ class Prometheus:
                 return get(f"{self._base}/-/ready")[0] == 200
             except OSError:
                 return False
+
         return bool(wait_for(asked, 30))
 
     def query(self, query: str, label: str) -> dict[str, int]:
         """An instant query over the HTTP API; the values by one label, without the zeros."""
         _, body = get(f"{self._base}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
-        found = {item["metric"].get(label, ""): int(float(item["value"][1])) for item in json.loads(body)["data"]["result"]}
+        found = {
+            item["metric"].get(label, ""): int(float(item["value"][1])) for item in json.loads(body)["data"]["result"]
+        }
         return {key: value for key, value in found.items() if value}
 
     def stop(self) -> None:

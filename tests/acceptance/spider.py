@@ -46,8 +46,10 @@ class EverythingSpider(scrapy.Spider):
                 yield request
 
     def parse(self, response):
-        headers = {name.decode("latin-1").lower(): [value.decode("latin-1") for value in values]
-                   for name, values in response.headers.items()}
+        headers = {
+            name.decode("latin-1").lower(): [value.decode("latin-1") for value in values]
+            for name, values in response.headers.items()
+        }
         self._record(response.url, response.status, headers, response.body, "")
         # A refusal has no links; if it had, following them would show up as URLs that the table does not know.
         if isinstance(response, TextResponse):
@@ -64,9 +66,16 @@ class EverythingSpider(scrapy.Spider):
         url, _, _fragment = url.partition("#")
         if url not in self._seen:
             self._seen.add(url)
-            yield scrapy.Request(url, callback=self.parse, errback=self.failed, dont_filter=True,
-                                 meta={"handle_httpstatus_all": True})
+            yield scrapy.Request(
+                url, callback=self.parse, errback=self.failed, dont_filter=True, meta={"handle_httpstatus_all": True}
+            )
 
     def _record(self, url, status, headers, body, error):
-        item = {"url": url, "status": status, "headers": headers, "body": base64.b64encode(body).decode(), "error": error}
+        item = {
+            "url": url,
+            "status": status,
+            "headers": headers,
+            "body": base64.b64encode(body).decode(),
+            "error": error,
+        }
         self._out.write(json.dumps(item) + "\n")

@@ -80,8 +80,11 @@ def load(path: pathlib.Path) -> Table:
 def _row(line: str, place: str) -> Row:
     values = dict(zip(FIELDS, line.split("\t"), strict=True))
     allowed = values["verdict"] == "allow"
-    known = {"met": ("crawl", "typed", "HEAD"), "verdict": ("allow", "refuse"),
-             "stage": ("-",) if allowed else ("request", "destination", "response")}
+    known = {
+        "met": ("crawl", "typed", "HEAD"),
+        "verdict": ("allow", "refuse"),
+        "stage": ("-",) if allowed else ("request", "destination", "response"),
+    }
     for field, words in known.items():
         if values[field] not in words:
             raise ValueError(f"{place}: {field} is {values[field]!r}, not one of {words}")
@@ -90,8 +93,16 @@ def _row(line: str, place: str) -> Row:
         raise ValueError(f"{place}: wire says {values['wire']!r}, which contradicts the verdict")
     wire = re.sub(r"^[a-zA-Z]+://[^/?]*", "", values["url"]) if values["wire"] == "=" else values["wire"]
     none = {field: None if values[field] == "-" else values[field] for field in ("rule", "reason")}
-    return Row(values["url"], values["met"], values["verdict"], values["stage"], none["rule"], none["reason"],
-               int(values["status"]), wire if arrives else None)
+    return Row(
+        values["url"],
+        values["met"],
+        values["verdict"],
+        values["stage"],
+        none["rule"],
+        none["reason"],
+        int(values["status"]),
+        wire if arrives else None,
+    )
 
 
 def without_port(url: str, port: int) -> str:
