@@ -52,6 +52,11 @@ impl Policy {
         &self.revision
     }
 
+    /// Whether any live rule could do something at this stage.
+    pub fn acts_at(&self, stage: rule::PolicyStage) -> bool {
+        self.stages.contains(stage)
+    }
+
     /// Every rule, parents before children, in document order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules

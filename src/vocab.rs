@@ -6,6 +6,7 @@ pub mod address;
 pub mod crawler;
 pub mod disposition;
 pub mod intent;
+pub mod media_type;
 pub mod profile;
 pub mod reason;
 pub mod rule_id;

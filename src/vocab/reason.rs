@@ -52,12 +52,8 @@ pub enum Reason {
     UpstreamProtocol,
     /// A panic; it ends this request only.
     InternalError,
-    /// No policy is loaded.
-    PolicyUnavailable,
     /// A connection limit of the proxy.
     Overloaded,
-    /// The proxy is draining.
-    ShuttingDown,
 }
 
 /// What a crawler may hope for; the value of `Crawl-Retry`.
@@ -114,7 +110,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 23] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -137,9 +133,7 @@ impl Reason {
         Self::UpstreamTimeout,
         Self::UpstreamProtocol,
         Self::InternalError,
-        Self::PolicyUnavailable,
         Self::Overloaded,
-        Self::ShuttingDown,
     ];
 
     /// The reason's place in [`Self::ALL`], for tables indexed by reason.
@@ -150,6 +144,18 @@ impl Reason {
     /// The value of `Crawl-Reason` and of the metric label.
     pub fn as_str(self) -> &'static str {
         self.row().name
+    }
+
+    /// What the refusal means to a crawler; errors of the request or the gateway have no intent.
+    pub fn intent(self) -> Option<Intent> {
+        match (self.row().status, self.row().error) {
+            (StatusSource::Profile(intent), _) => Some(intent),
+            (StatusSource::Fixed(503), _) => Some(Intent::Later),
+            (StatusSource::Fixed(_), "http_request_denied" | "destination_ip_prohibited") => {
+                Some(Intent::Deny)
+            }
+            (StatusSource::Fixed(_) | StatusSource::Gateway, _) => None,
+        }
     }
 
     /// Everything that is known of the reason.
@@ -273,16 +279,7 @@ impl Reason {
                 code: None,
                 title: "Error inside the proxy",
             },
-            Self::PolicyUnavailable => &Row {
-                name: "policy_unavailable",
-                error: "proxy_configuration_error",
-                title: "No policy is loaded",
-                ..UNAVAILABLE
-            },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
-            Self::ShuttingDown => {
-                &Row { name: "shutting_down", title: "Proxy is shutting down", ..UNAVAILABLE }
-            }
         }
     }
 }

@@ -1,109 +1,300 @@
-//! The canonical target of a request (interim: replaced whole by its own commit).
-#![allow(missing_docs, reason = "interim")]
-use std::borrow::Cow;
-use std::net::IpAddr;
+//! The canonical target of a request: one parse, one form (policy.md section 7).
+//!
+//! The same bytes serve the decision, the look-up, the `Host` field, the pool and the wire. What url and http would
+//! read differently is refused. If a scan finds nothing to change, the canonical form is the received text; else it is
+//! what [`url::Url`] makes of it, which is also the oracle of the scan.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+mod decode;
+mod error;
+mod scan;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub use decode::normalise_text;
+pub use error::TargetError;
+use scan::{Layout, scan};
+
+/// The schemes that a crawler may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
+    /// `http`
     Http,
+    /// `https`
     Https,
 }
+
 impl Scheme {
+    /// The scheme as it stands in a URL.
     pub fn as_str(self) -> &'static str {
-        if self == Self::Http { "http" } else { "https" }
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
     }
+
+    /// The port that a URL need not name.
     pub fn default_port(self) -> u16 {
-        if self == Self::Http { 80 } else { 443 }
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
     }
 }
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UrlTarget(url::Url);
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetError(String);
-impl std::fmt::Display for TargetError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+
+/// A URL in canonical form. Cheap to clone; its parts are views of one text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UrlTarget {
+    text: Arc<str>,
+    layout: Layout,
 }
+
 impl UrlTarget {
+    /// Reads a URL as a client asks for it: absolute, `http` or `https`, without userinfo and fragment.
+    ///
+    /// # Errors
+    /// The mistake, in words that can be shown to the client.
     pub fn parse(input: &str) -> Result<Self, TargetError> {
-        url::Url::parse(input).map(Self).map_err(|e| TargetError(e.to_string()))
+        match scan(input) {
+            Some(layout) => Ok(Self { text: input.into(), layout }),
+            None => Self::parse_by_url(input),
+        }
     }
+
+    /// The same by way of [`url::Url`], whatever the scan says: the oracle of its tests.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_by_url(input: &str) -> Result<Self, TargetError> {
+        check(input)?;
+        let mut url = url::Url::parse(input).map_err(|error| TargetError::of(error, input))?;
+        let host = url.host_str().unwrap_or("");
+        if let Some(undotted) = host.strip_suffix('.') {
+            let undotted = undotted.to_owned();
+            url.set_host(Some(&undotted)).map_err(|error| TargetError::of(error, input))?;
+        }
+        check_host(url.host_str().unwrap_or(""))?;
+        if url.port() == Some(0) {
+            return Err(TargetError::Port);
+        }
+        Self::of_canonical(url.as_str()).ok_or_else(|| TargetError::Host("no host".into()))
+    }
+
+    /// Cuts a canonical text into its parts.
+    fn of_canonical(text: &str) -> Option<Self> {
+        let layout = Layout::of(text)?;
+        Some(Self { text: text.into(), layout })
+    }
+
+    /// The whole URL: `http://host[:port]/path[?query]`.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        &self.text
     }
+
+    /// The scheme.
     pub fn scheme(&self) -> Scheme {
-        if self.0.scheme() == "http" { Scheme::Http } else { Scheme::Https }
+        self.layout.scheme
     }
+
+    /// The host; an IPv6 address in brackets.
     pub fn host(&self) -> &str {
-        self.0.host_str().unwrap_or("")
+        self.part(self.layout.host_start(), self.layout.host_end)
     }
+
+    /// The address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        self.host().trim_matches(['[', ']']).parse().ok()
+        literal(self.host())
     }
+
+    /// The port, the scheme's default included.
     pub fn port(&self) -> u16 {
-        self.0.port_or_known_default().unwrap_or(0)
+        self.layout.port
     }
+
+    /// The host, and `:port` where it is not the scheme's default.
     pub fn authority(&self) -> &str {
-        self.0.authority()
+        self.part(self.layout.host_start(), self.layout.path_start)
     }
+
+    /// All but the scheme: `host[:port]/path[?query]`.
     pub fn authority_path_query(&self) -> &str {
-        self.as_str().split_once("://").map_or("", |(_, r)| r)
+        self.part(self.layout.host_start(), self.end())
     }
+
+    /// The path with its leading slash.
     pub fn path(&self) -> &str {
-        self.0.path()
+        self.part(self.layout.path_start, self.layout.path_end)
     }
+
+    /// Path and query: what stands in a request line.
     pub fn path_and_query(&self) -> &str {
-        self.authority_path_query().strip_prefix(self.authority()).unwrap_or("/")
+        self.part(self.layout.path_start, self.end())
     }
+
+    /// The query without `?`; empty if there is none.
     pub fn query(&self) -> &str {
-        self.0.query().unwrap_or("")
+        self.part(self.layout.path_end.saturating_add(1), self.end())
     }
+
+    /// What every URL of this scheme, host and port begins with: `http://host[:port]/`.
     pub fn base(&self) -> &str {
-        self.as_str().strip_suffix(self.path_and_query().strip_prefix('/').unwrap_or("")).unwrap_or("")
+        self.part(0, self.layout.path_start.saturating_add(1))
     }
+
+    /// The form in which a server that decodes first would read the path, if that may be another (policy.md
+    /// section 7): escapes of `/ \ . ; %`, NUL and unreserved characters decoded once, `\` as `/`, dot segments
+    /// resolved.
     pub fn decoded(&self) -> Option<Self> {
-        None
+        let path = decode::as_lax_servers_do(self.path())?;
+        let end = self.part(self.layout.path_end, self.end());
+        let front = self.part(0, self.layout.path_start);
+        Self::of_canonical(&[front, &path, end].concat())
     }
+
+    /// The normalised form: escapes in upper case, those of unreserved characters decoded.
     pub fn normalised(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.as_str())
+        normalise_text(self.as_str())
     }
+
+    /// Names and values of the query, percent-decoded once, `+` as a space.
     pub fn params(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-        self.0.query_pairs()
+        url::form_urlencoded::parse(self.query().as_bytes())
     }
+
+    /// The host and port alone.
     pub fn host_target(&self) -> HostTarget {
-        HostTarget { host: self.host().into(), port: self.port(), authority: self.authority().into() }
+        HostTarget {
+            scheme: self.scheme(),
+            authority: self.authority().into(),
+            host_length: self.host().len(),
+            port: self.port(),
+        }
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.text.len()).unwrap_or(u32::MAX)
+    }
+
+    fn part(&self, from: u32, to: u32) -> &str {
+        self.text.get(from as usize..to as usize).unwrap_or("")
     }
 }
+
+impl fmt::Debug for UrlTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The host and port of a tunnel, or of a URL without the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostTarget {
-    host: Box<str>,
-    port: u16,
+    scheme: Scheme,
     authority: Box<str>,
+    host_length: usize,
+    port: u16,
 }
+
 impl HostTarget {
+    /// Reads the authority of a CONNECT: `host:port`, the port required. The scheme is taken to be https.
+    ///
+    /// # Errors
+    /// The mistake.
     pub fn parse_authority(text: &str) -> Result<Self, TargetError> {
-        UrlTarget::parse(&format!("https://{text}/")).map(|t| t.host_target())
+        let (_, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
+        if port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit()) || text.contains(['/', '?']) {
+            return Err(TargetError::Port);
+        }
+        UrlTarget::parse(&format!("https://{text}/")).map(|target| target.host_target())
     }
+
+    /// The scheme.
     pub fn scheme(&self) -> Scheme {
-        Scheme::Https
+        self.scheme
     }
+
+    /// The host; an IPv6 address in brackets.
     pub fn host(&self) -> &str {
-        &self.host
+        self.authority.get(..self.host_length).unwrap_or("")
     }
+
+    /// The address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        self.host.trim_matches(['[', ']']).parse().ok()
+        literal(self.host())
     }
+
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
+
+    /// The host, and `:port` where it is not the scheme's default.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 }
+
+/// The canonical form of a host alone, for values in policies: `FOO.com.` is `foo.com`.
+///
+/// # Errors
+/// If it is none.
 pub fn canonical_host(text: &str) -> Result<String, TargetError> {
-    UrlTarget::parse(&format!("http://{text}/")).map(|t| t.host().to_owned())
+    if text.contains(['/', '?', '@']) {
+        return Err(TargetError::Host("a character that no host has".into()));
+    }
+    let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
+    let url = if bare_v6 { format!("http://[{text}]/") } else { format!("http://{text}/") };
+    let target = UrlTarget::parse(&url)?;
+    let has_port = !bare_v6 && text.rsplit_once(':').is_some_and(|(_, after)| !after.ends_with(']'));
+    if has_port { Err(TargetError::Port) } else { Ok(target.host().to_owned()) }
 }
-pub fn normalise_text(text: &str) -> Cow<'_, str> {
-    Cow::Borrowed(text)
+
+/// Only texts that look like one are parsed: names hold a letter, addresses begin with a digit or a bracket.
+fn literal(host: &str) -> Option<IpAddr> {
+    match host.as_bytes().first()? {
+        b'[' => host.strip_prefix('[')?.strip_suffix(']')?.parse().ok(),
+        b'0'..=b'9' => host.parse().ok(),
+        _ => None,
+    }
+}
+
+/// What url takes for a host and other parsers, or DNS, do not.
+fn check_host(host: &str) -> Result<(), TargetError> {
+    if host.is_empty() || host.split('.').any(str::is_empty) {
+        return Err(TargetError::Host("a host with an empty label".into()));
+    }
+    let of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let fits = host.starts_with('[') || host.bytes().all(of_a_name);
+    if fits { Ok(()) } else { Err(TargetError::Host("a character that no host has".into())) }
+}
+
+/// What url would mend in silence, and what other parsers read otherwise.
+fn check(input: &str) -> Result<(), TargetError> {
+    if let Some(byte) = input.bytes().find(|b| *b <= b' ' || *b == 0x7f) {
+        return Err(if byte == b' ' { TargetError::Space } else { TargetError::Control });
+    }
+    if input.contains('#') {
+        return Err(TargetError::Fragment);
+    }
+    if input.contains('\\') {
+        return Err(TargetError::Backslash);
+    }
+    let Some((scheme, rest)) = input.split_once("://") else { return Err(TargetError::NotAbsolute) };
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err(TargetError::Scheme(scheme.into()));
+    }
+    let authority = rest.split(['/', '?']).next().unwrap_or(rest);
+    if authority.contains('@') {
+        return Err(TargetError::Userinfo);
+    }
+    if authority.contains('%') {
+        return Err(TargetError::Host("an escape in the host".into()));
+    }
+    let port = authority.rsplit_once(':').map_or("0", |(_, port)| port);
+    if port.is_empty() {
+        return Err(TargetError::Port);
+    }
+    if authority.is_empty() { Err(TargetError::Host("no host".into())) } else { Ok(()) }
 }

@@ -1,1 +1,16 @@
 //! The one integration-test binary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics has failed, its helpers too"
+)]
+
+mod address;
+mod admin;
+mod layers;
+mod log;
+mod metrics;
+mod target;

@@ -83,8 +83,11 @@ impl<'a> Walk<'a> {
             (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
             (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
             (State::Matched, _) => self.children(at, rule, group, pass),
-            (State::Undecided, _) => self.children(at, rule, group, pass.max(Pass::Perhaps)),
-            (State::Pending, std::cmp::Ordering::Less) | (State::NoMatch | State::Cut, _) => Flow::On,
+            (State::Undecided, _) if !self.is_url() => {
+                self.children(at, rule, group, pass.max(Pass::Perhaps))
+            }
+            (State::Pending, std::cmp::Ordering::Less) => Flow::On,
+            (State::NoMatch | State::Cut | State::Undecided, _) => Flow::On,
         }
     }
 
@@ -103,6 +106,11 @@ impl<'a> Walk<'a> {
                 self.trail.set_state(at, State::Matched);
                 self.assign(at, group);
                 Pass::Live
+            }
+            // A stage whose facts are missing was not run: its groups do not apply.
+            (Truth::Unknown, _) if self.is_url() => {
+                self.trail.set_state(at, State::Undecided);
+                return Flow::On;
             }
             (Truth::Yes | Truth::Unknown, _) => {
                 self.trail.set_state(at, State::Undecided);
@@ -202,6 +210,10 @@ impl<'a> Walk<'a> {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
         }
+    }
+
+    fn is_url(&self) -> bool {
+        matches!(self.facts.subject, Subject::Url(_))
     }
 
     fn guard(&self, guard: &Guard) -> Truth {

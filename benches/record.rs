@@ -1,0 +1,127 @@
+//! What the record costs a request: begin, fill and drop, with the log off and on.
+//!
+//! `cargo bench --bench record`
+
+#![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::metrics::Metrics;
+use crawlgate::metrics::labels::{RuleMode, Source};
+use crawlgate::metrics::log::{Destination, Log, LogSettings};
+use crawlgate::metrics::policy::PolicyMetrics;
+use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::rule_id::RuleId;
+use crawlgate::vocab::stage::Stage;
+use crawlgate::vocab::target::UrlTarget;
+use divan::Bencher;
+use http::{HeaderValue, Method};
+use std::sync::Arc;
+
+fn main() {
+    divan::main();
+}
+
+struct Bench {
+    recorder: Recorder,
+    policy: Arc<PolicyMetrics>,
+    target: UrlTarget,
+    html: HeaderValue,
+}
+
+/// Takes everything and keeps nothing.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Bench {
+    fn new(to: Destination) -> Self {
+        let clock = Clock::system();
+        let metrics = Metrics::new(&[], &[]).expect("names are valid");
+        let log = Log::open(LogSettings { to, queue: 1 << 30, ..LogSettings::default() }, &metrics, &clock);
+        let ids = ["group", "pages"].map(|id| RuleId::new(id).expect("a valid id"));
+        let rules = ids.iter().map(|id| (id, RuleMode::Enforce));
+        let policy = metrics.policy_loaded("bench", "00000001", rules, clock.wall());
+        Self {
+            recorder: Recorder::new(metrics, log.expect("the log opens"), clock),
+            policy,
+            target: UrlTarget::parse("http://www.example.com/folder/products?sort=name")
+                .expect("a valid URL"),
+            html: HeaderValue::from_static("text/html; charset=utf-8"),
+        }
+    }
+
+    /// An allowed request with everything that the common path sets, its last clock reading included.
+    fn allowed(&self) {
+        let began = self.recorder.clock().now();
+        let mut record = self.recorder.begin(began, &Method::GET);
+        record.judged_under(&self.policy);
+        record.enter(Stage::Request);
+        record.matched([0]);
+        record.allowed(None);
+        record.decided_at(began);
+        record.enter(Stage::Upstream);
+        record.origin_answered(200, Some(&self.html), Duration::from_micros(300));
+        record.enter(Stage::Response);
+        record.matched([0, 1]);
+        record.allowed(Some(1));
+        record.answered(200, Source::Origin);
+        record.add_down(1_024);
+        record.finish(self.recorder.clock().now());
+    }
+
+    fn rejected(&self) {
+        let began = self.recorder.clock().now();
+        let mut record = self.recorder.begin(began, &Method::GET);
+        record.target(&self.target);
+        record.judged_under(&self.policy);
+        record.enter(Stage::Request);
+        record.matched([0]);
+        record.rejected(Reason::Rule, Some(0), Keep::Host);
+        record.decided_at(began);
+        record.answered(451, Source::Proxy);
+        record.finish(began);
+    }
+}
+
+#[divan::bench(sample_size = 1000)]
+fn allowed_log_none(bencher: Bencher<'_, '_>) {
+    let bench = Bench::new(Destination::None);
+    bencher.bench_local(|| bench.allowed());
+}
+
+#[divan::bench(sample_size = 1000)]
+fn rejected_log_none(bencher: Bencher<'_, '_>) {
+    let bench = Bench::new(Destination::None);
+    bencher.bench_local(|| bench.rejected());
+}
+
+#[divan::bench(sample_size = 1000)]
+fn allowed_logged(bencher: Bencher<'_, '_>) {
+    let bench = Bench::new(Destination::Writer(Box::new(Nowhere)));
+    bencher.bench_local(|| bench.allowed());
+}
+
+#[divan::bench(threads = [2], sample_size = 1000)]
+fn allowed_log_none_two_threads(bencher: Bencher<'_, '_>) {
+    let bench = Bench::new(Destination::None);
+    bencher.bench(|| bench.allowed());
+}
+
+#[divan::bench]
+fn scrape(bencher: Bencher<'_, '_>) {
+    let bench = Bench::new(Destination::None);
+    bench.allowed();
+    bencher.bench_local(|| bench.recorder.metrics().render().len());
+}

@@ -1,0 +1,313 @@
+//! Who may ask the admin listener: guards against web pages in a browser on this machine, and against strangers.
+//!
+//! - The target is in origin-form: a client that takes this port for the proxy is told so.
+//! - `Host` names this listener. A page whose name an attacker points here (DNS rebinding) says its own name.
+//! - `Origin` and `Sec-Fetch-Site` do not speak of another site.
+//! - Everything but probes asks for a token, if there is one; off loopback there must be ([`check_exposure`]).
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use sha2::{Digest, Sha256};
+
+use super::page::problem;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether a path is open to those without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Open,
+    Token,
+}
+
+/// Decides who may ask.
+#[derive(Debug)]
+pub struct Guard {
+    names: Box<[Box<str>]>,
+    token: Option<Token>,
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// CONNECT, or a target that is no path: the client takes this for the proxy.
+    NotAProxy,
+    /// No `Host`, or more than one.
+    Host,
+    /// `Host` is no name of this listener.
+    ForeignHost,
+    /// A browser says that another site's page is asking.
+    ForeignSite,
+    /// The path asks for a token, and there is none or a wrong one.
+    Unauthorized,
+}
+
+impl Guard {
+    /// Admits `Host` values that are the address that the connection came to, `localhost` or a loopback address if
+    /// that is one, or one of `names`: `NAME` with any port, `NAME:PORT` as it stands.
+    pub fn new(names: impl IntoIterator<Item = String>, token: Option<Token>) -> Self {
+        Self { names: names.into_iter().map(|name| name.to_ascii_lowercase().into()).collect(), token }
+    }
+
+    /// Judges a request that came in on a connection to `local`.
+    ///
+    /// # Errors
+    /// Says why the request is refused.
+    pub fn admits<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<(), Refused> {
+        if request.method() == Method::CONNECT || request.uri().authority().is_some() {
+            return Err(Refused::NotAProxy);
+        }
+        let headers = request.headers();
+        let host = only(headers, &HOST).ok_or(Refused::Host)?.to_ascii_lowercase();
+        if !self.is_ours(&host, local) {
+            return Err(Refused::ForeignHost);
+        }
+        if !same_site(headers, &host) {
+            return Err(Refused::ForeignSite);
+        }
+        match (super::access(request.uri().path()), &self.token) {
+            (Access::Open, _) | (Access::Token, None) => Ok(()),
+            (Access::Token, Some(token)) if token.is_in(headers) => Ok(()),
+            (Access::Token, Some(_)) => Err(Refused::Unauthorized),
+        }
+    }
+
+    fn is_ours(&self, host: &str, local: SocketAddr) -> bool {
+        let (name, port) = split_port(host);
+        if self.names.iter().any(|ours| **ours == *host || **ours == *name) {
+            return true;
+        }
+        let local_ip = local.ip().to_canonical();
+        let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+        let address = match ip.map(|ip| ip.to_canonical()) {
+            Some(ip) => ip == local_ip || is_home(ip) && local_ip.is_loopback(),
+            None => name == "localhost" && local_ip.is_loopback(),
+        };
+        address && port == Some(local.port())
+    }
+}
+
+/// 127.0.0.1 and ::1.
+fn is_home(ip: IpAddr) -> bool {
+    ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
+}
+
+/// Name and port of a `Host` value; without one the port is 80, and one that is no number is none.
+fn split_port(host: &str) -> (&str, Option<u16>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
+        _ => (host, Some(80)),
+    }
+}
+
+/// The value of a field that must be there exactly once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+/// Whether a browser, if it is one, says that the request comes from this listener's own pages or from its user.
+fn same_site(headers: &HeaderMap, host: &str) -> bool {
+    let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
+    let own_origin = |value: &HeaderValue| {
+        let host_of = value.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        host_of.is_some_and(|of| of.eq_ignore_ascii_case(host))
+    };
+    headers.get_all(SEC_FETCH_SITE).iter().all(own_site) && headers.get_all(ORIGIN).iter().all(own_origin)
+}
+
+impl Refused {
+    /// What the client is told.
+    pub(super) fn answer(self) -> Response<Full<Bytes>> {
+        match self {
+            Self::NotAProxy => problem(
+                StatusCode::BAD_REQUEST,
+                "this is the admin listener; the proxy listens on another port",
+            ),
+            Self::Host => problem(StatusCode::BAD_REQUEST, "exactly one Host is required"),
+            Self::ForeignHost => problem(StatusCode::FORBIDDEN, "Host is not a name of this listener"),
+            Self::ForeignSite => problem(StatusCode::FORBIDDEN, "requests of other sites are not answered"),
+            Self::Unauthorized => {
+                let mut answer =
+                    problem(StatusCode::UNAUTHORIZED, "the admin token is required: Authorization: Bearer …");
+                let challenge = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
+                answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                answer
+            }
+        }
+    }
+}
+
+/// The admin token. Only its hash is kept, and it is never shown.
+pub struct Token([u8; 32]);
+
+/// Why a token is not one.
+#[derive(Debug)]
+pub enum TokenError {
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// Shorter than [`Token::SHORTEST`], or with characters that no header carries.
+    Unfit,
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "cannot read the token: {error}"),
+            Self::Unfit => {
+                write!(f, "a token is one line of {} or more visible ASCII characters", Token::SHORTEST)
+            }
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
+impl Token {
+    /// The fewest characters of a token.
+    pub const SHORTEST: usize = 16;
+
+    /// Takes a token as it stands.
+    ///
+    /// # Errors
+    /// [`TokenError::Unfit`].
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let fits = text.len() >= Self::SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if fits { Ok(Self(Sha256::digest(text).into())) } else { Err(TokenError::Unfit) }
+    }
+
+    /// Reads the file of the setting `admin.token_file`; white space around the token is cut.
+    ///
+    /// # Errors
+    /// If the file cannot be read or holds no fit token.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let text = std::fs::read_to_string(path).map_err(TokenError::Unreadable)?;
+        Self::new(text.trim())
+    }
+
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = only(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
+        given
+            .is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case("bearer") && self.equals(given.trim()))
+    }
+
+    /// Compares hashes, every byte of them: how long it takes says nothing of the token.
+    fn equals(&self, given: &str) -> bool {
+        let given: [u8; 32] = Sha256::digest(given).into();
+        self.0.iter().zip(given).fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs)) == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// The listener is open to others, and asks for no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed(pub SocketAddr);
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "admin.listen {} is not loopback: set admin.token_file, or listen on 127.0.0.1:{}",
+            self.0,
+            self.0.port()
+        )
+    }
+}
+
+impl std::error::Error for Exposed {}
+
+/// A configuration rule: a listener that is not on loopback must have a token.
+///
+/// # Errors
+/// [`Exposed`] if it has none.
+pub fn check_exposure(listen: SocketAddr, token: Option<&Token>) -> Result<(), Exposed> {
+    let home = listen.ip().to_canonical().is_loopback();
+    if home || token.is_some() { Ok(()) } else { Err(Exposed(listen)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_ours_by_address_or_by_name() {
+        let guard = Guard::new(["Gate.corp.example".to_owned(), "other:81".to_owned()], None);
+        let home = "127.0.0.1:3129".parse().unwrap();
+        let lan = "10.1.2.3:3129".parse().unwrap();
+        let mapped = "[::ffff:127.0.0.1]:3129".parse().unwrap();
+        for (host, local, ours) in [
+            ("127.0.0.1:3129", home, true),
+            ("localhost:3129", home, true),
+            ("[::1]:3129", home, true),
+            ("127.0.0.1:3129", mapped, true),
+            ("127.0.0.1", home, false),
+            ("127.0.0.1:3128", home, false),
+            ("127.0.0.2:3129", home, false),
+            ("localhost:3129", lan, false),
+            ("10.1.2.3:3129", lan, true),
+            ("127.0.0.1:3129", lan, false),
+            ("10.1.2.4:3129", lan, false),
+            ("evil.example:3129", home, false),
+            ("localhost.evil.example:3129", home, false),
+            ("127.0.0.1.evil.example:3129", home, false),
+            ("gate.corp.example:9000", lan, true),
+            ("gate.corp.example", lan, true),
+            ("other:81", lan, true),
+            ("other:82", lan, false),
+            ("", home, false),
+            (":3129", home, false),
+            ("127.0.0.1:3129x", home, false),
+            ("2130706433:3129", home, false),
+        ] {
+            assert_eq!(guard.is_ours(host, local), ours, "{host} on {local}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_checked_and_hidden() {
+        for bad in
+            ["", "short", "0123456789abcde", "with a space in it.", "0123456789abcdé…", "0123456789abcdef\n"]
+        {
+            assert!(matches!(Token::new(bad), Err(TokenError::Unfit)), "{bad:?}");
+        }
+        let token = Token::new("0123456789abcdef").unwrap();
+        assert_eq!(format!("{token:?}"), "Token(…)");
+        assert!(token.equals("0123456789abcdef"));
+        for wrong in ["", "0123456789abcdeF", "0123456789abcdef0"] {
+            assert!(!token.equals(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn off_loopback_a_token_is_required() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        for (listen, without) in [
+            ("127.0.0.1:1", true),
+            ("127.1.2.3:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("10.0.0.1:1", false),
+        ] {
+            let listen: SocketAddr = listen.parse().unwrap();
+            assert_eq!(check_exposure(listen, None).is_ok(), without, "{listen}");
+            assert!(check_exposure(listen, Some(&token)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Whether the proxy should be sent requests: `/readyz`, one line a check. `/healthz` only says that it runs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use super::page::{PLAIN, page};
+
+/// One line of `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at: `policy`, `drain`, `log`.
+    pub name: &'static str,
+    /// What was found.
+    pub state: CheckState,
+}
+
+/// What a check found. Texts are shown on one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckState {
+    /// As it should be; the text may say what: `acme@3f9c2a1b`.
+    Ok(String),
+    /// Something is wrong, but requests are served: lines of the log are lost.
+    Warn(String),
+    /// Requests should go elsewhere: 503.
+    Fail(String),
+}
+
+impl Check {
+    /// A check of this name.
+    pub fn new(name: &'static str, state: CheckState) -> Self {
+        Self { name, state }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, text) = match &self.state {
+            CheckState::Ok(text) => ("ok", text),
+            CheckState::Warn(text) => ("warn", text),
+            CheckState::Fail(text) => ("fail", text),
+        };
+        let colon = if text.is_empty() { "" } else { ": " };
+        write!(f, "{word} {}{colon}{}", self.name, text.replace(char::is_control, " "))
+    }
+}
+
+/// Makes the checks, anew for each request of `/readyz`.
+#[derive(Clone)]
+pub struct Readiness(Arc<dyn Fn() -> Vec<Check> + Send + Sync>);
+
+impl Readiness {
+    /// Asks this function.
+    pub fn new(checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(checks))
+    }
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Readiness")
+    }
+}
+
+/// 200 unless a check fails.
+pub(super) fn answer(readiness: &Readiness) -> Response<Full<Bytes>> {
+    let checks = (readiness.0)();
+    let fails = checks.iter().any(|check| matches!(check.state, CheckState::Fail(_)));
+    let status = if fails { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    page(status, PLAIN, checks.iter().map(|check| format!("{check}\n")).collect())
+}

@@ -1,0 +1,313 @@
+//! Puts a proxy together from its settings and a policy, and runs it until it is told to drain.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::admin::Admin;
+use crate::admin::guard::{Guard, Token};
+use crate::admin::health::{Check, CheckState, Readiness};
+use crate::clock::Clock;
+use crate::config::settings::{self, LogTarget, OnFull, Settings};
+use crate::gate::snapshot::{InForce, Snapshot};
+use crate::metrics::Metrics;
+use crate::metrics::labels::RuleMode;
+use crate::metrics::log::{self, Log, LogSettings, QueryText, Share};
+use crate::metrics::policy::PolicyMetrics;
+use crate::metrics::record::Recorder;
+use crate::policy::Policy;
+use crate::policy::rule::Mode;
+use crate::proxy::accept::{self, AcceptLimits};
+use crate::proxy::answer::ProfileChoice;
+use crate::proxy::clean::ViaName;
+use crate::proxy::destination::{Egress, PrivateHost, Vetting};
+use crate::proxy::dial::DialLimits;
+use crate::proxy::drain::{Drain, DrainWatch};
+use crate::proxy::head::{HeadLimits, ReaderSettings};
+use crate::proxy::http::Exchange;
+use crate::proxy::pool::PoolLimits;
+use crate::proxy::resolve::{NameServers, Resolver};
+use crate::proxy::upstream::{Upstream, UpstreamLimits};
+use crate::vocab::address::AddressClass;
+use crate::vocab::crawler::Crawler;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// How often idle connections to origins are looked over.
+const SWEEP: Duration = Duration::from_secs(10);
+/// How long the decision log may take to write its last lines.
+const LOG_CLOSE: Duration = Duration::from_secs(5);
+
+/// A proxy that listens.
+#[derive(Debug)]
+pub struct Server {
+    /// Where crawlers connect.
+    pub proxy: Vec<SocketAddr>,
+    /// Where metrics and health are.
+    pub admin: SocketAddr,
+    recorder: Recorder,
+    drain: Drain,
+    draining: Arc<AtomicBool>,
+    stop_admin: oneshot::Sender<()>,
+    tasks: JoinSet<()>,
+    patience: (Duration, Duration),
+}
+
+/// What keeps a proxy from starting.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The decision log cannot be opened.
+    Log(io::Error),
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Listen(address, error) => write!(
+                f,
+                "cannot listen on {address}: {error}. Is another proxy running there? Choose another address with \
+                 --listen or --admin, or in the configuration"
+            ),
+            Self::Log(error) => write!(f, "cannot open the decision log (logs.decisions): {error}"),
+            Self::Other(words) => f.write_str(words),
+        }
+    }
+}
+
+impl Server {
+    /// Starts listening. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// If an address is taken, or a file that the settings name cannot be used.
+    pub fn start(settings: &Settings, policy: Policy) -> Result<Self, StartError> {
+        let clock = Clock::system();
+        let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
+        let metrics = Metrics::new(&[], &ranges).map_err(|error| StartError::Other(error.to_string()))?;
+        let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
+        let recorder = Recorder::new(metrics.clone(), log.clone(), clock.clone());
+        count_panics(metrics.clone());
+
+        let listeners = settings.listen.iter().map(|address| listen(*address));
+        let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
+        let admin_listener = listen(settings.admin.listen)?;
+        let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
+        let admin = local(&admin_listener)?;
+
+        let in_force = InForce::new(snapshot(policy, &metrics, &clock));
+        let own = proxy.iter().copied().chain([admin]).collect();
+        let exchange = Arc::new(exchange(settings, in_force, recorder.clone(), own)?);
+        let (drain, watch) = Drain::new();
+        let draining = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            let limits = accept_limits(settings);
+            tasks.spawn(accept::serve(listener, limits, Arc::clone(&exchange), watch.clone()));
+        }
+        tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
+        let token = settings.admin.token_file.as_deref().map(token).transpose()?;
+        let readiness = readiness(log, Arc::clone(&draining));
+        let server = Admin::new(Guard::new([], token), metrics, readiness);
+        let (stop_admin, stopped) = oneshot::channel();
+        tasks.spawn(server.serve(admin_listener, async move {
+            let _ = stopped.await;
+        }));
+        let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
+        Ok(Self { proxy, admin, recorder, drain, draining, stop_admin, tasks, patience })
+    }
+
+    /// Goes down: readiness fails at once, then no new connections, then what is under way is finished, at most for
+    /// `timeouts.drain`.
+    pub async fn drain(self) {
+        let (delay, patience) = self.patience;
+        self.draining.store(true, Ordering::Relaxed);
+        tokio::time::sleep(delay).await;
+        self.drain.begin();
+        if tokio::time::timeout(patience, self.drain.finished()).await.is_err() {
+            tracing::warn!("requests were still under way after timeouts.drain and are cut off");
+        }
+        let _ = self.stop_admin.send(());
+        let mut tasks = self.tasks;
+        tasks.shutdown().await;
+        let log = self.recorder.log().clone();
+        let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE)).await;
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|error| StartError::Listen(address, error))
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|error| StartError::Other(error.to_string()))
+}
+
+fn token(path: &Path) -> Result<Token, StartError> {
+    Token::read(path).map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
+}
+
+fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<PolicyMetrics>> {
+    let modes = policy.rules().iter().map(|rule| {
+        let mode = match rule.mode {
+            Mode::Enforce => RuleMode::Enforce,
+            Mode::Shadow => RuleMode::Shadow,
+            Mode::Disabled => RuleMode::Disabled,
+        };
+        (&rule.id, mode)
+    });
+    let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, clock.wall());
+    Snapshot { policy, counters }
+}
+
+fn exchange(
+    settings: &Settings,
+    in_force: InForce<Arc<PolicyMetrics>>,
+    recorder: Recorder,
+    own: Vec<SocketAddr>,
+) -> Result<Exchange, StartError> {
+    let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
+    let servers = match &settings.egress.resolver {
+        settings::Resolver::System => NameServers::System,
+        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
+    };
+    let resolver = Resolver::new(&servers, settings.egress.hosts.clone(), timeouts.dns, clock.clone())
+        .map_err(StartError::Other)?;
+    // One process may run several proxies in a test; each decision id begins with the instance, and so does Via.
+    let instance = recorder.instance();
+    Ok(Exchange {
+        in_force,
+        vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
+        upstream: Upstream::new(upstream_limits(settings), clock),
+        via: ViaName::new(&instance),
+        recorder,
+        profile: match settings.profile {
+            settings::ProfileChoice::ByUserAgent => ProfileChoice::ByUserAgent,
+            settings::ProfileChoice::One(profile) => ProfileChoice::Always(profile),
+        },
+        anonymous: Crawler::anonymous(),
+        request_body: limits.request_body,
+        body_idle: timeouts.body_idle,
+        request: timeouts.request,
+    })
+}
+
+fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {
+    let private = settings.egress.allow_private.iter();
+    Egress {
+        allow_private: private.map(|p| PrivateHost { host: p.host.clone(), cidr: p.cidr }).collect(),
+        allow_loopback: settings.egress.allow_loopback,
+        ports: settings.egress.ports.ranges().to_vec(),
+        own,
+    }
+}
+
+fn upstream_limits(settings: &Settings) -> UpstreamLimits {
+    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
+    UpstreamLimits {
+        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        pool: PoolLimits {
+            per_host: count(limits.idle_per_host),
+            total: count(limits.idle_pool),
+            idle: timeouts.idle,
+        },
+        response_head: timeouts.response_head,
+        body_idle: timeouts.body_idle,
+        head: count(limits.origin_head),
+        fields: count(limits.origin_fields),
+    }
+}
+
+fn accept_limits(settings: &Settings) -> AcceptLimits {
+    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
+    AcceptLimits {
+        connections: count(limits.connections),
+        per_client: count(limits.per_client),
+        reader: ReaderSettings {
+            limits: HeadLimits {
+                bytes: count(limits.head),
+                fields: count(limits.fields),
+                target: count(limits.target),
+            },
+            head: timeouts.head,
+            idle: timeouts.idle,
+            write_stall: timeouts.write_stall,
+        },
+    }
+}
+
+fn count(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+fn log_settings(logs: &settings::Logs) -> LogSettings {
+    LogSettings {
+        to: match &logs.decisions {
+            LogTarget::Stderr => log::Destination::Stderr,
+            LogTarget::Stdout => log::Destination::Stdout,
+            LogTarget::Nowhere => log::Destination::None,
+            LogTarget::File(path) => log::Destination::Path(path.clone()),
+        },
+        allows: Share::new(logs.allows).unwrap_or(Share::ALL),
+        on_full: match logs.on_full {
+            OnFull::Drop => log::OnFull::Drop,
+            OnFull::Wait => log::OnFull::Wait,
+        },
+        query: if logs.redact_query { QueryText::Redacted } else { QueryText::Shown },
+        ..LogSettings::default()
+    }
+}
+
+fn readiness(log: Log, draining: Arc<AtomicBool>) -> Readiness {
+    Readiness::new(move || {
+        let drain = if draining.load(Ordering::Relaxed) {
+            CheckState::Fail("the proxy is shutting down".into())
+        } else {
+            CheckState::Ok("not draining".into())
+        };
+        let log = match log.warning() {
+            Some(warning) => CheckState::Warn(warning),
+            None => CheckState::Ok("writing".into()),
+        };
+        vec![
+            Check::new("policy", CheckState::Ok("loaded".into())),
+            Check::new("drain", drain),
+            Check::new("decision_log", log),
+        ]
+    })
+}
+
+/// Closes connections to origins that have been idle for too long.
+async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
+    let mut turn = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            () = drain.begun() => return,
+            _ = turn.tick() => exchange.upstream.pool().sweep(clock.now()),
+        }
+    }
+}
+
+/// A panic ends one request; here it is counted, wherever it happens, and told to the operator.
+fn count_panics(metrics: Metrics) {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        metrics.panicked();
+        before(panic);
+    }));
+}

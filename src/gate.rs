@@ -1,0 +1,14 @@
+//! The gate: which requests may go to an origin, and which answers may come back.
+//!
+//! The order of the stages is written once: [`request`] up to the permit, [`response`] from the origin's head on.
+//! The gate knows HTTP's types but no socket; what it needs from above (addresses for a name) is a trait that it
+//! declares and `proxy` implements.
+
+pub mod destination;
+pub mod judged;
+pub mod permit;
+pub mod refusal;
+pub mod request;
+pub mod response;
+pub mod snapshot;
+mod stage;

@@ -1,0 +1,122 @@
+//! A request under judgement: its facts, the policy it is judged under, and what the rules have done so far.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER};
+use http::{Method, request};
+
+use crate::policy::Policy;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::fact::{Dest, Facts, HeaderView};
+use crate::policy::options::schema;
+use crate::policy::rule::RuleIndex;
+use crate::policy::trail::Trail;
+use crate::vocab::crawler::Crawler;
+use crate::vocab::target::UrlTarget;
+
+use super::refusal::Refusal;
+use super::snapshot::Snapshot;
+
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// The facts of a request that later stages ask for again.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The canonical target.
+    pub target: UrlTarget,
+    /// Who is asking.
+    pub crawler: Crawler,
+    /// The method.
+    pub method: Method,
+    referer: Option<HeaderValue>,
+    dest: Option<Dest>,
+}
+
+impl Asked {
+    /// Reads the facts from a request's head.
+    pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
+        let dest = parts.headers.get(SEC_FETCH_DEST).and_then(|v| v.to_str().ok());
+        Self {
+            target,
+            crawler,
+            method: parts.method.clone(),
+            referer: parts.headers.get(REFERER).cloned(),
+            dest: dest.map(Dest::from_sec_fetch),
+        }
+    }
+
+    /// The facts of the request stage. A depth counts only from crawlers that may give one: none may yet.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            crawler: self.crawler.as_str(),
+            method: self.method.as_str(),
+            referer: self.referer.as_ref().and_then(|r| r.to_str().ok()).unwrap_or(""),
+            dest: self.dest,
+            ..Facts::of_url(&self.target)
+        }
+    }
+}
+
+/// A request and the decision that stands so far.
+#[derive(Debug)]
+pub struct Judged<C> {
+    /// The facts.
+    pub asked: Asked,
+    /// The policy that judges it, from end to end.
+    pub snapshot: Arc<Snapshot<C>>,
+    /// What the rules have done.
+    pub trail: Trail,
+    /// The decision of the last stage that was run.
+    pub decision: Decision,
+}
+
+impl<C> Judged<C> {
+    /// The policy that judges the request.
+    pub fn policy(&self) -> &Policy {
+        &self.snapshot.policy
+    }
+
+    /// The rules that matched so far.
+    pub fn matched(&self) -> &[RuleIndex] {
+        self.trail.matched()
+    }
+
+    /// The rule that decided so far, if one did.
+    pub fn cause(&self) -> Option<RuleIndex> {
+        match self.decision.cause {
+            Cause::Rule(rule) => Some(rule),
+            Cause::Default => None,
+        }
+    }
+
+    /// The option `max_body`, for answers that do not tell their length.
+    pub fn max_body(&self) -> Option<u64> {
+        self.trail.number(self.policy(), schema::MAX_BODY)
+    }
+
+    /// The refusal that the decision asks for, if it rejects.
+    pub(in crate::gate) fn verdict(&self) -> Result<(), Box<Refusal>> {
+        match Refusal::by_policy(self.policy(), &self.trail, &self.decision) {
+            Some(refusal) => Err(Box::new(refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back a rejection at the request stage: for `/robots.txt` alone (decisions.md section 5).
+    pub(in crate::gate) fn exempt(&mut self) {
+        self.decision.verdict = Verdict::Admit;
+        self.decision.logged = false;
+    }
+}
+
+/// A header map as the policy sees it: values joined, bytes that are no UTF-8 replaced.
+pub struct Headers<'a>(pub &'a HeaderMap);
+
+impl HeaderView for Headers<'_> {
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut values = self.0.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
+        let first = values.next()?;
+        Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
+    }
+}

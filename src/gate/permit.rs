@@ -1,0 +1,36 @@
+//! The permit: no request reaches an origin without one.
+
+use crate::vocab::target::UrlTarget;
+
+/// Proof that a request passed every stage, and where it may go: nothing else names an upstream.
+///
+/// Only the gate makes one, and sending consumes it, so that one judgement sends one request:
+///
+/// ```compile_fail
+/// let target = crawlgate::vocab::target::UrlTarget::parse("http://example.com/").unwrap();
+/// let permit = crawlgate::gate::permit::Permit { target, vetted: () };
+/// ```
+///
+/// ```compile_fail
+/// fn twice(permit: crawlgate::gate::permit::Permit<()>) {
+///     permit.redeem();
+///     permit.redeem();
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a permit that is not redeemed is a request that is not sent"]
+pub struct Permit<V> {
+    target: UrlTarget,
+    vetted: V,
+}
+
+impl<V> Permit<V> {
+    pub(in crate::gate) fn new(target: UrlTarget, vetted: V) -> Self {
+        Self { target, vetted }
+    }
+
+    /// Gives up the permit for the target to ask and the addresses to dial.
+    pub fn redeem(self) -> (UrlTarget, V) {
+        (self.target, self.vetted)
+    }
+}

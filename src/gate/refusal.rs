@@ -1,0 +1,132 @@
+//! A refusal: everything that an answer, a record and a metric need to say why.
+
+use std::borrow::Cow;
+
+use crate::metrics::record::Keep;
+use crate::policy::Policy;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::options::schema;
+use crate::policy::rule::RuleIndex;
+use crate::policy::trail::Trail;
+use crate::vocab::intent::Intent;
+use crate::vocab::profile::{Conditional, Profile, Wire};
+use crate::vocab::reason::{Reason, StatusSource};
+use crate::vocab::rule_id::RuleId;
+use crate::vocab::stage::Stage;
+
+/// Why a request is refused, and what is known beyond the reason's row.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// The stage that refused.
+    pub stage: Stage,
+    /// The rule that decided, if one did.
+    pub rule: Option<RuleId>,
+    /// What is to be told beside the reason's title: the rule's `about`, or the mistake in the request.
+    pub detail: Option<Cow<'static, str>>,
+    /// The intent that the policy chose for this refusal.
+    pub intent: Option<Intent>,
+    /// A wire status that replaces the profile's or the reason's.
+    pub status: Option<u16>,
+    /// A Proxy-Status error type that fits better than the reason's usual one.
+    pub error: Option<&'static str>,
+    /// A code that fits better than the reason's usual one.
+    pub code: Option<u16>,
+    /// The status of the origin's answer, where there was one.
+    pub received_status: Option<u16>,
+    /// The form of the answer.
+    pub form: Form,
+    /// The rule that is counted as the cause.
+    pub cause: Option<RuleIndex>,
+    /// What the log keeps of the URL.
+    pub keep: Keep,
+}
+
+/// The form in which a refusal is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A status, reason headers and a problem document.
+    Problem,
+    /// `/robots.txt` of a host that is refused whole: 200 and a file that allows nothing.
+    RobotsTxt,
+}
+
+impl Refusal {
+    /// A refusal that needs no more than its reason.
+    pub fn new(reason: Reason, stage: Stage) -> Self {
+        Self {
+            reason,
+            stage,
+            rule: None,
+            detail: None,
+            intent: None,
+            status: None,
+            error: None,
+            code: None,
+            received_status: None,
+            form: Form::Problem,
+            cause: None,
+            keep: Keep::Full,
+        }
+    }
+
+    /// Adds what is to be told beside the reason's title.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// A policy's rejection; `None` if the decision does not reject.
+    pub fn by_policy(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
+        let reason = match decision.verdict {
+            Verdict::Admit => return None,
+            Verdict::Reject(reason) => reason,
+            Verdict::Undecided => Reason::Undecided,
+        };
+        let refusing = policy.refusing(trail, decision);
+        let profile_decides = matches!(reason.row().status, StatusSource::Profile(_));
+        Some(Self {
+            rule: refusing.rule.and_then(RuleId::new),
+            detail: refusing.about.map(|about| Cow::Owned(about.to_owned())),
+            intent: profile_decides.then_some(refusing.intent),
+            status: refusing.status.filter(|_| profile_decides),
+            cause: if let Cause::Rule(rule) = decision.cause { Some(rule) } else { None },
+            keep: kept(policy, trail, decision),
+            ..Self::new(reason, decision.stage)
+        })
+    }
+
+    /// The intent of the refusal, where it has one; the `intent` of JSON forms.
+    pub fn intent(&self) -> Option<Intent> {
+        self.intent.or_else(|| self.reason.intent())
+    }
+
+    /// What is written to the wire for this crawler.
+    pub fn wire(&self, profile: Profile, conditional: Conditional) -> Wire {
+        if let Some(status) = self.status {
+            return Wire::Status(status);
+        }
+        match self.reason.row().status {
+            StatusSource::Profile(usual) => profile.wire(self.intent.unwrap_or(usual), conditional),
+            StatusSource::Fixed(503) => match profile.wire(Intent::Later, conditional) {
+                Wire::Close => Wire::Close,
+                Wire::Status(_) => Wire::Status(503),
+            },
+            StatusSource::Fixed(status) => Wire::Status(status),
+            StatusSource::Gateway => Wire::Status(502),
+        }
+    }
+}
+
+/// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
+fn kept(policy: &Policy, trail: &Trail, decision: &Decision) -> Keep {
+    match trail.word(policy, schema::RECORD) {
+        Some("full") => Keep::Full,
+        Some("host") => Keep::Host,
+        Some("none") => Keep::None,
+        _ if decision.logged => Keep::Full,
+        _ => Keep::Host,
+    }
+}

@@ -1,0 +1,5 @@
+//! The stages, one file each.
+
+pub(super) mod content;
+pub(super) mod destination;
+pub(super) mod scope;

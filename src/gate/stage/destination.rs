@@ -1,0 +1,42 @@
+//! Destination: the policy's rules on addresses, asked of every address that passed the vetting.
+
+use std::net::IpAddr;
+
+use crate::gate::destination::{Addresses, Remaining};
+use crate::gate::judged::Judged;
+use crate::gate::refusal::Refusal;
+use crate::policy::decide::Decision;
+use crate::policy::fact::{Fact, Facts};
+use crate::policy::rule::PolicyStage;
+use crate::policy::trail::Trail;
+
+/// Drops the addresses that the policy rejects; rejects the request if none is left.
+pub(in crate::gate) fn judge<C>(
+    judged: &mut Judged<C>,
+    vetted: &mut impl Addresses,
+) -> Result<(), Box<Refusal>> {
+    if !judged.policy().acts_at(PolicyStage::Destination) {
+        return Ok(());
+    }
+    let (mut kept, mut dropped): (Option<Judgement>, Option<Judgement>) = (None, None);
+    let remaining = vetted.retain(&mut |address| {
+        let judgement = of_address(judged, address);
+        let rejects = judgement.1.rejects();
+        if rejects { &mut dropped } else { &mut kept }.get_or_insert(judgement);
+        !rejects
+    });
+    let standing = if remaining == Remaining::Some { kept } else { dropped };
+    if let Some((trail, decision)) = standing {
+        (judged.trail, judged.decision) = (trail, decision);
+    }
+    judged.verdict()
+}
+
+type Judgement = (Trail, Decision);
+
+fn of_address<C>(judged: &Judged<C>, address: IpAddr) -> Judgement {
+    let facts = Facts { address: Fact::Known(Some(address)), ..judged.asked.facts() };
+    let mut trail = judged.trail.clone();
+    let decision = judged.policy().stage(&mut trail, PolicyStage::Destination, &facts);
+    (trail, decision)
+}

@@ -1,0 +1,297 @@
+//! What the proxy counts: every metric family, registered once, with its handles resolved before requests come.
+//!
+//! A request touches none of this directly: it fills a [`record::Record`], which counts once, at its end, by array
+//! look-ups and atomic adds. No text of a client or an origin becomes a label (the crate finds series by a hash of
+//! their labels without comparing them). Nothing here decides, listens or writes; [`log`] writes the decision log.
+
+pub mod content;
+mod flush;
+pub mod labels;
+pub mod log;
+pub mod names;
+pub mod policy;
+mod process;
+pub mod record;
+mod repeat;
+mod series;
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus::{Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+
+use crate::vocab::crawler::Crawler;
+use crate::vocab::reason::Reason;
+
+use content::ContentFamily;
+use labels::{ForeignBytes, Source};
+use policy::PolicyFamilies;
+use series::{Places, Registrar, bump};
+
+pub use series::Error;
+
+/// The `Content-Type` of [`Metrics::render`]'s text.
+pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All metrics of one proxy. Cheap to clone; two values made by [`Metrics::new`] share nothing.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+/// A crawler's place in the tables of counters, found once, when the configuration is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CrawlerIndex(u16);
+
+impl CrawlerIndex {
+    /// A client without a name.
+    pub const ANONYMOUS: Self = Self(0);
+}
+
+pub(in crate::metrics) struct Families {
+    registry: Registry,
+    crawlers: Box<[CrawlerSeries]>,
+    request_duration: Box<[Histogram]>,
+    decision_duration: Histogram,
+    upstream_ttfb: Histogram,
+    dns_duration: Histogram,
+    connect_duration: Histogram,
+    upstream_responses: Box<[IntCounter]>,
+    upstream_errors: Box<[IntCounter]>,
+    bytes: ByteCounters,
+    connections: IntGauge,
+    inflight: IntGauge,
+    addresses_refused: Box<[(&'static str, IntCounter)]>,
+    head_rejections: Places,
+    foreign_bytes: Box<[IntCounter]>,
+    log_dropped: IntCounter,
+    panics: IntCounter,
+    policy: PolicyFamilies,
+}
+
+struct CrawlerSeries {
+    crawler: Crawler,
+    decisions: Places,
+    requests: Places,
+    repeats: IntCounter,
+}
+
+struct ByteCounters {
+    from_client: IntCounter,
+    to_client: IntCounter,
+    from_origin: IntCounter,
+    to_origin: IntCounter,
+}
+
+impl Metrics {
+    /// Registers every family, with the series that can occur at 0.
+    ///
+    /// `crawlers` are the configured ones (`anonymous` is added); `ranges` the names of the special address ranges.
+    ///
+    /// # Errors
+    /// Only if a name in [`names`] is not valid or stands there twice.
+    pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
+        let registry = Registry::new();
+        let families = Families::register(&Registrar(&registry), crawlers, ranges, registry.clone())?;
+        Ok(Self(Arc::new(families)))
+    }
+
+    /// Everything in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
+    pub fn render(&self) -> String {
+        let mut text = String::with_capacity(64 << 10);
+        // Families without series are left out by `gather`; the text is written as far as it is valid.
+        let _ = TextEncoder::new().encode_utf8(&self.0.registry.gather(), &mut text);
+        process::render(&mut text);
+        text
+    }
+
+    /// A crawler's place; names that are not configured are anonymous.
+    pub fn crawler(&self, name: &str) -> CrawlerIndex {
+        let place = self.0.crawlers.iter().position(|series| series.crawler.as_str() == name);
+        place.and_then(|place| u16::try_from(place).ok()).map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
+    }
+
+    /// Counts a client connection as open for as long as the value lives.
+    pub fn connection(&self) -> OpenConnection {
+        self.0.connections.inc();
+        OpenConnection(Arc::clone(&self.0))
+    }
+
+    /// Counts a head that was refused before it became a request.
+    pub fn head_rejected(&self, reason: Reason) {
+        bump(self.0.head_rejections.at(reason.index(), || [reason.as_str()]));
+    }
+
+    /// Counts a connection that was closed because it speaks another protocol.
+    pub fn foreign_bytes(&self, kind: ForeignBytes) {
+        bump(self.0.foreign_bytes.get(kind as usize));
+    }
+
+    /// Counts an address that was not dialled; a range that is not one of those given to [`Self::new`] is `other`.
+    pub fn address_refused(&self, range: &str) {
+        let counters = &self.0.addresses_refused;
+        let known = counters.iter().find(|(name, _)| *name == range);
+        bump(known.or(counters.last()).map(|(_, counter)| counter));
+    }
+
+    /// Counts a panic; for whoever catches it.
+    pub fn panicked(&self) {
+        self.0.panics.inc();
+    }
+
+    /// The counter of log lines that were lost.
+    pub(in crate::metrics) fn log_dropped(&self) -> IntCounter {
+        self.0.log_dropped.clone()
+    }
+
+    pub(in crate::metrics) fn families(&self) -> &Families {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+/// An open client connection; see [`Metrics::connection`].
+#[must_use]
+pub struct OpenConnection(Arc<Families>);
+
+impl fmt::Debug for OpenConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenConnection")
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.dec();
+    }
+}
+
+impl Families {
+    fn register(
+        new: &Registrar<'_>,
+        crawlers: &[Crawler],
+        ranges: &[&'static str],
+        registry: Registry,
+    ) -> Result<Self, Error> {
+        let build = new.gauges(&names::BUILD_INFO)?;
+        build.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?.set(1);
+        let durations = new.histograms(&names::REQUEST_DURATION)?;
+        Ok(Self {
+            registry,
+            crawlers: crawler_series(new, crawlers)?,
+            request_duration: Source::ALL
+                .into_iter()
+                .map(|source| durations.get_metric_with_label_values(&[source.as_str()]))
+                .collect::<Result<_, _>>()?,
+            decision_duration: new.histogram(&names::DECISION_DURATION)?,
+            upstream_ttfb: new.histogram(&names::UPSTREAM_TTFB)?,
+            dns_duration: new.histogram(&names::DNS_DURATION)?,
+            connect_duration: new.histogram(&names::CONNECT_DURATION)?,
+            upstream_responses: upstream_responses(new)?,
+            upstream_errors: new.closed(&names::UPSTREAM_ERRORS, &labels::UPSTREAM_ERRORS)?,
+            bytes: ByteCounters::register(new)?,
+            connections: new.gauge(&names::CONNECTIONS)?,
+            inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
+            addresses_refused: addresses_refused(new, ranges)?,
+            head_rejections: head_rejections(new)?,
+            foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
+            log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
+            panics: new.counter(&names::PANICS)?,
+            policy: PolicyFamilies::register(new)?,
+        })
+    }
+
+    fn crawler(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
+        self.crawlers.get(usize::from(index.0))
+    }
+}
+
+fn crawler_series(new: &Registrar<'_>, crawlers: &[Crawler]) -> Result<Box<[CrawlerSeries]>, Error> {
+    let decisions = new.counters(&names::DECISIONS)?;
+    let requests = new.counters(&names::REQUESTS)?;
+    let repeats = new.counters(&names::REPEAT_REJECTIONS)?;
+    let all = [Crawler::anonymous()].into_iter().chain(crawlers.iter().cloned());
+    let series = all.map(|crawler| {
+        Ok(CrawlerSeries {
+            decisions: Places::new(&decisions, labels::DECISION_SLOTS),
+            requests: Places::new(&requests, labels::REQUEST_SLOTS),
+            repeats: repeats.get_metric_with_label_values(&[crawler.as_str()])?,
+            crawler,
+        })
+    });
+    let series: Box<[CrawlerSeries]> = series.collect::<Result<_, Error>>()?;
+    series.iter().for_each(CrawlerSeries::show_zeros);
+    Ok(series)
+}
+
+fn upstream_responses(new: &Registrar<'_>) -> Result<Box<[IntCounter]>, Error> {
+    let counters = new.counters(&names::UPSTREAM_RESPONSES)?;
+    let pairs = labels::CODE_CLASSES
+        .into_iter()
+        .flat_map(|class| ContentFamily::ALL.map(|family| [class, family.as_str()]));
+    pairs.map(|pair| counters.get_metric_with_label_values(&pair)).collect()
+}
+
+fn addresses_refused(
+    new: &Registrar<'_>,
+    ranges: &[&'static str],
+) -> Result<Box<[(&'static str, IntCounter)]>, Error> {
+    let ranges: Vec<&'static str> = ranges.iter().copied().chain([labels::OTHER]).collect();
+    let counters = new.closed(&names::ADDRESSES_REFUSED, &ranges)?;
+    Ok(ranges.into_iter().zip(counters).collect())
+}
+
+fn head_rejections(new: &Registrar<'_>) -> Result<Places, Error> {
+    let places = Places::new(&new.counters(&names::HEAD_REJECTIONS)?, Reason::ALL.len());
+    for reason in labels::HEAD_REASONS {
+        places.at(reason.index(), || [reason.as_str()]);
+    }
+    Ok(places)
+}
+
+impl CrawlerSeries {
+    fn show_zeros(&self) {
+        for (stage, verdict, reason) in labels::decisions_that_occur() {
+            self.decision(stage, verdict, reason);
+        }
+        let get = labels::method_slot(&http::Method::GET);
+        for (status, source) in labels::requests_that_occur() {
+            self.request(get, Some(status), source);
+        }
+    }
+
+    fn decision(
+        &self,
+        stage: crate::vocab::stage::Stage,
+        verdict: labels::Verdict,
+        reason: Option<Reason>,
+    ) -> Option<&IntCounter> {
+        self.decisions.at(labels::decision_slot(stage, verdict, reason), || {
+            [stage.as_str(), verdict.as_str(), labels::reason_label(reason), self.crawler.as_str()]
+        })
+    }
+
+    fn request(&self, method: usize, status: Option<u16>, source: Source) -> Option<&IntCounter> {
+        let code = labels::code_slot(status);
+        self.requests.at(labels::request_slot(method, code, source), || {
+            let (method, code) = labels::request_labels(method, code);
+            [self.crawler.as_str(), method, code, source.as_str()]
+        })
+    }
+}
+
+impl ByteCounters {
+    fn register(new: &Registrar<'_>) -> Result<Self, Error> {
+        let counters = new.counters(&names::BYTES)?;
+        let counter = |direction, side| counters.get_metric_with_label_values(&[direction, side]);
+        Ok(Self {
+            from_client: counter("received", "client")?,
+            to_client: counter("sent", "client")?,
+            from_origin: counter("received", "origin")?,
+            to_origin: counter("sent", "origin")?,
+        })
+    }
+}

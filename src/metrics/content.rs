@@ -1,0 +1,168 @@
+//! Which family of content a `Content-Type` names, for counting only.
+//!
+//! Rules on content types read the value as browsers do; this reads no more than the essence, since a wrong guess
+//! here moves a count and nothing else.
+
+/// The label `content_family`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContentFamily {
+    /// HTML and XHTML.
+    Html,
+    /// Other text.
+    Text,
+    /// Style sheets.
+    Css,
+    /// Scripts.
+    Script,
+    /// JSON and `+json`.
+    Json,
+    /// XML, feeds and `+xml`.
+    Xml,
+    /// Pictures.
+    Image,
+    /// Sound.
+    Audio,
+    /// Film.
+    Video,
+    /// Fonts.
+    Font,
+    /// PDF.
+    Pdf,
+    /// Archives.
+    Archive,
+    /// Anything else.
+    Other,
+    /// No `Content-Type`.
+    None,
+}
+
+impl ContentFamily {
+    /// Every family.
+    pub const ALL: [Self; 14] = [
+        Self::Html,
+        Self::Text,
+        Self::Css,
+        Self::Script,
+        Self::Json,
+        Self::Xml,
+        Self::Image,
+        Self::Audio,
+        Self::Video,
+        Self::Font,
+        Self::Pdf,
+        Self::Archive,
+        Self::Other,
+        Self::None,
+    ];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Html => "html",
+            Self::Text => "text",
+            Self::Css => "css",
+            Self::Script => "script",
+            Self::Json => "json",
+            Self::Xml => "xml",
+            Self::Image => "image",
+            Self::Audio => "audio",
+            Self::Video => "video",
+            Self::Font => "font",
+            Self::Pdf => "pdf",
+            Self::Archive => "archive",
+            Self::Other => "other",
+            Self::None => "none",
+        }
+    }
+
+    /// The family of a `Content-Type` value.
+    pub fn of(value: Option<&[u8]>) -> Self {
+        let Some(value) = value else { return Self::None };
+        let essence = value.split(|b| matches!(b, b';' | b',')).next().unwrap_or_default().trim_ascii();
+        if essence.is_empty() {
+            return Self::None;
+        }
+        let exact = EXACT.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
+        let found = exact.or_else(|| ENDS.iter().find(|(end, _)| ends(essence, end)));
+        let found = found.or_else(|| BEGINS.iter().find(|(begin, _)| begins(essence, begin)));
+        found.map_or(Self::Other, |(_, family)| *family)
+    }
+}
+
+const EXACT: [(&str, ContentFamily); 22] = [
+    ("text/html", ContentFamily::Html),
+    ("application/xhtml+xml", ContentFamily::Html),
+    ("text/css", ContentFamily::Css),
+    ("text/javascript", ContentFamily::Script),
+    ("application/javascript", ContentFamily::Script),
+    ("application/x-javascript", ContentFamily::Script),
+    ("application/ecmascript", ContentFamily::Script),
+    ("application/json", ContentFamily::Json),
+    ("application/x-ndjson", ContentFamily::Json),
+    ("text/json", ContentFamily::Json),
+    ("text/xml", ContentFamily::Xml),
+    ("application/xml", ContentFamily::Xml),
+    ("image/svg+xml", ContentFamily::Image),
+    ("application/pdf", ContentFamily::Pdf),
+    ("application/x-pdf", ContentFamily::Pdf),
+    ("application/zip", ContentFamily::Archive),
+    ("application/gzip", ContentFamily::Archive),
+    ("application/x-gzip", ContentFamily::Archive),
+    ("application/x-tar", ContentFamily::Archive),
+    ("application/x-bzip2", ContentFamily::Archive),
+    ("application/x-7z-compressed", ContentFamily::Archive),
+    ("application/vnd.rar", ContentFamily::Archive),
+];
+const ENDS: [(&str, ContentFamily); 2] = [("+json", ContentFamily::Json), ("+xml", ContentFamily::Xml)];
+const BEGINS: [(&str, ContentFamily); 6] = [
+    ("image/", ContentFamily::Image),
+    ("text/", ContentFamily::Text),
+    ("video/", ContentFamily::Video),
+    ("audio/", ContentFamily::Audio),
+    ("font/", ContentFamily::Font),
+    ("application/font-", ContentFamily::Font),
+];
+
+fn begins(text: &[u8], start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+fn ends(text: &[u8], end: &str) -> bool {
+    let from = text.len().checked_sub(end.len());
+    from.and_then(|from| text.get(from..)).is_some_and(|s| s.eq_ignore_ascii_case(end.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types_fall_into_families() {
+        for (value, family) in [
+            ("text/html", "html"),
+            ("Text/HTML ; charset=utf-8", "html"),
+            ("text/html, text/html", "html"),
+            ("application/xhtml+xml", "html"),
+            ("text/plain;charset=x", "text"),
+            ("application/ld+json", "json"),
+            ("application/atom+xml", "xml"),
+            ("image/svg+xml", "image"),
+            ("IMAGE/webp", "image"),
+            ("application/pdf", "pdf"),
+            ("application/octet-stream", "other"),
+            ("\u{fffd}\"}\n# HELP", "other"),
+            ("", "none"),
+            (" ; charset=utf-8", "none"),
+        ] {
+            assert_eq!(ContentFamily::of(Some(value.as_bytes())).as_str(), family, "{value:?}");
+        }
+        assert_eq!(ContentFamily::of(None), ContentFamily::None);
+    }
+
+    #[test]
+    fn families_are_listed_in_their_places() {
+        for (place, family) in ContentFamily::ALL.into_iter().enumerate() {
+            assert_eq!(family as usize, place);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! How a record ends: counted once in every family that it belongs to, and written to the log once.
+//!
+//! This runs in a drop, perhaps while a panic unwinds: nothing in it can panic.
+
+use std::time::Instant;
+
+use http::HeaderValue;
+use prometheus::IntCounter;
+
+use crate::clock::Rfc3339;
+use crate::vocab::media_type::essence;
+use crate::vocab::reason::{Reason, Retry, StatusSource};
+use crate::vocab::rule_id::RuleId;
+use crate::vocab::stage::Stage;
+
+use super::Families;
+use super::content::ContentFamily;
+use super::labels::{
+    CLIENT_LEFT, RuleMode, Source, Verdict, class_slot, error_slot, method_slot, reason_label,
+};
+use super::log::line::Line;
+use super::policy::PolicyMetrics;
+use super::record::{Answer, Keep, Outcome, Record, Subject};
+use super::repeat::Seen;
+use super::series::bump;
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end_in_panic();
+        }
+        let ended = self.ended.unwrap_or_else(|| self.books.clock.now());
+        let ending = Ending::of(self);
+        self.count(&ending, ended);
+        if self.books.log.takes(self.number, ending.verdict) {
+            self.log(&ending);
+        }
+    }
+}
+
+/// What a record comes to.
+struct Ending {
+    verdict: Verdict,
+    stage: Stage,
+    /// None for a client that left before anything was decided.
+    reason: Option<Reason>,
+    /// The live cause, or the shadow rule of a shadow rejection.
+    rule: Option<u32>,
+    status: Option<u16>,
+    source: Source,
+}
+
+impl Ending {
+    fn of(record: &Record) -> Self {
+        let (verdict, reason, rule) = match record.outcome {
+            Outcome::Pending => (Verdict::Allow, None, None),
+            Outcome::Rejected { reason, rule } => (Verdict::Reject, Some(reason), rule),
+            Outcome::Allowed { rule } => match (record.shadowed.first(), rule) {
+                (Some(shadow), _) => (Verdict::ShadowReject, Some(Reason::Rule), Some(*shadow)),
+                (None, Some(rule)) => (Verdict::Allow, Some(Reason::Rule), Some(rule)),
+                (None, None) => (Verdict::Allow, Some(Reason::Default), None),
+            },
+        };
+        let stage = if verdict == Verdict::ShadowReject { record.shadow_stage } else { record.stage };
+        let (status, source) =
+            record.sent.map_or((None, Source::Proxy), |(status, source)| (Some(status), source));
+        Self { verdict, stage, reason, rule, status, source }
+    }
+
+    fn mode(&self) -> RuleMode {
+        if self.verdict == Verdict::ShadowReject { RuleMode::Shadow } else { RuleMode::Enforce }
+    }
+}
+
+impl Record {
+    /// A panic ends the request with the status of `internal_error`, unless an answer was on its way already.
+    fn end_in_panic(&mut self) {
+        if self.sent.is_some() {
+            return;
+        }
+        self.rejected(Reason::InternalError, None, self.keep);
+        if let StatusSource::Fixed(status) = Reason::InternalError.row().status {
+            self.answered(status, Source::Proxy);
+        }
+    }
+
+    fn count(&mut self, ending: &Ending, ended: Instant) {
+        self.count_rules();
+        let families = self.books.metrics.families();
+        families.inflight.dec();
+        self.count_request(families, ending, ended);
+        self.count_durations(families, ending, ended);
+        self.count_exchange(families, ending);
+    }
+
+    fn count_request(&self, families: &Families, ending: &Ending, now: Instant) {
+        let Some(series) = families.crawler(self.crawler) else { return };
+        bump(series.decision(ending.stage, ending.verdict, ending.reason));
+        bump(series.request(method_slot(&self.method), ending.status, ending.source));
+        if self.repeats(ending, now) == Seen::Again {
+            series.repeats.inc();
+        }
+    }
+
+    /// Refusals that ask the crawler to come back later are no repeats when it does.
+    fn repeats(&self, ending: &Ending, now: Instant) -> Seen {
+        match (ending.verdict, ending.reason, &self.subject) {
+            (Verdict::Reject, Some(reason), Subject::Url(url)) if reason.row().retry != Retry::After => {
+                self.books.repeats.note(self.crawler, url.as_str(), now)
+            }
+            _ => Seen::First,
+        }
+    }
+
+    /// A rule counts once a request, whatever the number of stages it was noted at.
+    fn count_rules(&mut self) {
+        let Some(policy) = &self.policy else { return };
+        for rules in [&mut self.matched[..], &mut self.shadowed[..]] {
+            rules.sort_unstable();
+        }
+        self.matched.dedup();
+        self.shadowed.dedup();
+        self.matched.iter().for_each(|rule| policy.matched(*rule));
+        self.shadowed.iter().for_each(|rule| policy.decided(*rule));
+        match self.outcome {
+            Outcome::Allowed { rule: Some(rule) } | Outcome::Rejected { rule: Some(rule), .. } => {
+                policy.decided(rule);
+            }
+            Outcome::Pending | Outcome::Allowed { rule: None } | Outcome::Rejected { rule: None, .. } => {}
+        }
+    }
+
+    fn count_durations(&self, families: &Families, ending: &Ending, ended: Instant) {
+        let whole = ended.saturating_duration_since(self.began);
+        if let Some(histogram) = families.request_duration.get(ending.source as usize) {
+            histogram.observe(whole.as_secs_f64());
+        }
+        let times = &self.times;
+        for (histogram, time) in [
+            (&families.decision_duration, times.decision),
+            (&families.dns_duration, times.dns),
+            (&families.connect_duration, times.connect),
+            (&families.upstream_ttfb, times.ttfb),
+        ] {
+            if let Some(seconds) = time.seconds() {
+                histogram.observe(seconds);
+            }
+        }
+    }
+
+    fn count_exchange(&self, families: &Families, ending: &Ending) {
+        if let Some((status, family)) = self.origin {
+            let slot = class_slot(status) * ContentFamily::ALL.len() + family as usize;
+            bump(families.upstream_responses.get(slot));
+        }
+        if let Some(error) = self.error {
+            bump(families.upstream_errors.get(error_slot(error)));
+        }
+        let bytes = &families.bytes;
+        add(&bytes.from_client, self.up);
+        add(&bytes.to_client, self.down);
+        if self.stage >= Stage::Upstream {
+            add(&bytes.to_origin, self.up);
+        }
+        if ending.source == Source::Origin {
+            add(&bytes.from_origin, self.down);
+        }
+    }
+}
+
+fn add(counter: &IntCounter, bytes: u64) {
+    if bytes > 0 {
+        counter.inc_by(bytes);
+    }
+}
+
+impl Record {
+    fn log(&self, ending: &Ending) {
+        let (url, host) = self.shown(ending);
+        let id = self.id().text();
+        let policy = self.policy.as_deref();
+        let content_type = self.content_type.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
+        let content_type = content_type.as_deref().map(essence);
+        let line = Line {
+            ts: Rfc3339(self.books.clock.wall()),
+            decision: &id,
+            crawler: self.books.metrics.families().crawler(self.crawler).map(|c| c.crawler.as_str()),
+            stage: ending.stage.as_str(),
+            method: self.method.as_str(),
+            url,
+            host,
+            verdict: ending.verdict.as_str(),
+            reason: reason_label(ending.reason),
+            rule: policy.zip(ending.rule).and_then(|(policy, rule)| policy.rule(rule)).map(RuleId::as_str),
+            policy: policy.map(PolicyMetrics::name),
+            revision: policy.map(PolicyMetrics::revision),
+            mode: ending.mode().as_str(),
+            held: self.times.held.whole(),
+            origin_status: self.origin.map(|(status, _)| status),
+            sent_status: ending.status,
+            content_type: content_type.as_deref(),
+            bytes: self.down,
+            dns: self.times.dns.whole(),
+            connect: self.times.connect.whole(),
+            tls: self.times.tls.whole(),
+            ttfb: self.times.ttfb.whole(),
+            address: self.address,
+            error: self.error_shown(),
+        };
+        self.books.log.write(&line);
+    }
+
+    /// What the log may show of the target: of a rejected URL no more than the policy lets it keep.
+    fn shown(&self, ending: &Ending) -> (Option<&str>, Option<&str>) {
+        let (url, host) = match &self.subject {
+            Subject::Unknown => (None, None),
+            Subject::Url(url) => (Some(url.as_str()), Some(url.host())),
+            Subject::Host(host) => (None, Some(host.host())),
+        };
+        let keep = if ending.verdict == Verdict::Reject { self.keep } else { Keep::Full };
+        match keep {
+            Keep::Full => (url, host),
+            Keep::Host => (None, host),
+            Keep::None => (None, None),
+        }
+    }
+
+    fn error_shown(&self) -> Option<&'static str> {
+        let left = (self.answer == Answer::Partial).then_some(CLIENT_LEFT);
+        self.error.or(left)
+    }
+}

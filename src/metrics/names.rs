@@ -1,0 +1,251 @@
+//! The name, help text and labels of every metric family, each written once (operations.md, "Metrics").
+//!
+//! Only names: which series exist is decided in [`super::labels`], and values live in [`super::Metrics`].
+//! Families of parts that are not built yet are not here. The names of `process_*` are in `process.rs`.
+
+/// What a family holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Seconds, in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// One metric family.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The name that scripts use.
+    pub name: &'static str,
+    /// One sentence for `# HELP`.
+    pub help: &'static str,
+    /// The names of its labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// 1 µs to 10 ms: a decision touches no network.
+const DECISION_BUCKETS: &[f64] = &[
+    0.000_001,
+    0.000_002_5,
+    0.000_005,
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002_5,
+    0.005,
+    0.01,
+];
+
+/// 5 ms to 60 s: everything that waits for somebody.
+const WAIT_BUCKETS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0];
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, help, labels, kind: Kind::Counter }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, help, labels, kind: Kind::Gauge }
+}
+
+const fn seconds(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, help, labels, kind: Kind::Histogram(WAIT_BUCKETS) }
+}
+
+/// Requests by what was decided of them.
+pub const DECISIONS: Family = counter(
+    "crawlgate_decisions_total",
+    &["stage", "verdict", "reason", "crawler"],
+    "Requests by verdict, counted once, at the stage that ended them.",
+);
+/// Rules that matched.
+pub const RULE_MATCHED: Family = counter(
+    "crawlgate_rule_matched_total",
+    &["rule", "mode"],
+    "Requests for which the rule matched: a group that applied, or a filter that hit.",
+);
+/// Rules that decided.
+pub const RULE_DECIDED: Family = counter(
+    "crawlgate_rule_decided_total",
+    &["rule", "mode"],
+    "Requests whose verdict, allow or reject, had this rule as its cause.",
+);
+/// Requests by what was answered.
+pub const REQUESTS: Family = counter(
+    "crawlgate_requests_total",
+    &["crawler", "method", "code", "source"],
+    "Requests by the status sent and by who made the answer; code none: the client left before an answer.",
+);
+/// From the request's head to the last byte of its answer.
+pub const REQUEST_DURATION: Family = seconds(
+    "crawlgate_request_duration_seconds",
+    &["source"],
+    "Time from a request's head to the last byte of its answer, by who made the answer.",
+);
+/// From the request's head to the verdict of the request stage.
+pub const DECISION_DURATION: Family = Family {
+    name: "crawlgate_decision_duration_seconds",
+    help: "Time from a request's head to the verdict of the request stage.",
+    labels: &[],
+    kind: Kind::Histogram(DECISION_BUCKETS),
+};
+/// Until the origin's response head.
+pub const UPSTREAM_TTFB: Family = seconds(
+    "crawlgate_upstream_ttfb_seconds",
+    &[],
+    "Time from a request's last sent head byte to the origin's response head.",
+);
+/// Name look-ups.
+pub const DNS_DURATION: Family =
+    seconds("crawlgate_dns_duration_seconds", &[], "Time of a request's name look-up, if it made one.");
+/// New connections.
+pub const CONNECT_DURATION: Family = seconds(
+    "crawlgate_connect_duration_seconds",
+    &[],
+    "Time until a new connection to an origin was open, if a request made one.",
+);
+/// Answers of origins.
+pub const UPSTREAM_RESPONSES: Family = counter(
+    "crawlgate_upstream_responses_total",
+    &["code_class", "content_family"],
+    "Response heads received from origins.",
+);
+/// Failures of origins.
+pub const UPSTREAM_ERRORS: Family = counter(
+    "crawlgate_upstream_errors_total",
+    &["error"],
+    "Exchanges with origins that failed, by RFC 9209 error type.",
+);
+/// Body bytes.
+pub const BYTES: Family = counter(
+    "crawlgate_bytes_total",
+    &["direction", "side"],
+    "Body bytes received from and sent to clients and origins.",
+);
+/// Open client connections.
+pub const CONNECTIONS: Family = gauge("crawlgate_connections", &[], "Open client connections.");
+/// Requests under way.
+pub const INFLIGHT_REQUESTS: Family =
+    gauge("crawlgate_inflight_requests", &[], "Requests whose answer is not complete.");
+/// Addresses that must not be dialled.
+pub const ADDRESSES_REFUSED: Family = counter(
+    "crawlgate_addresses_refused_total",
+    &["range"],
+    "Resolved or literal addresses that were not dialled, by the special range they are in.",
+);
+/// The policy in force.
+pub const POLICY_INFO: Family =
+    gauge("crawlgate_policy_info", &["policy", "revision"], "The policy in force; always 1.");
+/// Whether the newest policy could be loaded.
+pub const POLICY_LAST_RELOAD_SUCCESS: Family = gauge(
+    "crawlgate_policy_last_reload_success",
+    &[],
+    "1 if the last attempt to load the policy succeeded, else 0.",
+);
+/// When the policy in force was loaded.
+pub const POLICY_LAST_RELOAD_TIMESTAMP: Family = gauge(
+    "crawlgate_policy_last_reload_success_timestamp_seconds",
+    &[],
+    "Unix time of the last successful load of the policy.",
+);
+/// Attempts to load.
+pub const POLICY_RELOADS: Family = counter(
+    "crawlgate_policy_reloads_total",
+    &["result"],
+    "Attempts to load the policy, the first one included.",
+);
+/// Size of the policy.
+pub const POLICY_RULES: Family =
+    gauge("crawlgate_policy_rules", &[], "Rules of the policy in force, groups and disabled rules included.");
+/// Disabled rules.
+pub const POLICY_RULES_DISABLED: Family =
+    gauge("crawlgate_policy_rules_disabled", &[], "Rules of the policy in force that are disabled.");
+/// Heads that never became a request.
+pub const HEAD_REJECTIONS: Family = counter(
+    "crawlgate_head_rejections_total",
+    &["reason"],
+    "Request heads that were refused before they became a request.",
+);
+/// Other protocols on the port.
+pub const FOREIGN_BYTES: Family = counter(
+    "crawlgate_foreign_bytes_total",
+    &["reason"],
+    "Connections closed because their first bytes belong to another protocol.",
+);
+/// Crawlers that do not learn.
+pub const REPEAT_REJECTIONS: Family = counter(
+    "crawlgate_repeat_rejections_total",
+    &["crawler"],
+    "Rejections of a URL that the same crawler was refused within the last ten minutes; at least this many.",
+);
+/// Lost log lines.
+pub const DECISION_LOG_DROPPED: Family = counter(
+    "crawlgate_decision_log_dropped_total",
+    &[],
+    "Lines of the decision log that were not written: log too slow, disk full.",
+);
+/// Panics.
+pub const PANICS: Family = counter("crawlgate_panics_total", &[], "Requests that ended in a panic.");
+/// The running program.
+pub const BUILD_INFO: Family = gauge("crawlgate_build_info", &["version"], "The running program; always 1.");
+
+/// Every family of this file, in the order of the documentation.
+pub const ALL: &[Family] = &[
+    DECISIONS,
+    RULE_MATCHED,
+    RULE_DECIDED,
+    REQUESTS,
+    REQUEST_DURATION,
+    DECISION_DURATION,
+    UPSTREAM_TTFB,
+    DNS_DURATION,
+    CONNECT_DURATION,
+    UPSTREAM_RESPONSES,
+    UPSTREAM_ERRORS,
+    BYTES,
+    CONNECTIONS,
+    INFLIGHT_REQUESTS,
+    ADDRESSES_REFUSED,
+    POLICY_INFO,
+    POLICY_LAST_RELOAD_SUCCESS,
+    POLICY_LAST_RELOAD_TIMESTAMP,
+    POLICY_RELOADS,
+    POLICY_RULES,
+    POLICY_RULES_DISABLED,
+    HEAD_REJECTIONS,
+    FOREIGN_BYTES,
+    REPEAT_REJECTIONS,
+    DECISION_LOG_DROPPED,
+    PANICS,
+    BUILD_INFO,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        let names: BTreeSet<_> = ALL.iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for family in ALL {
+            assert!(family.name.starts_with("crawlgate_") && !family.help.is_empty(), "{}", family.name);
+            assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
+            assert_eq!(
+                family.name.ends_with("_duration_seconds") || family.name.ends_with("_ttfb_seconds"),
+                matches!(family.kind, Kind::Histogram(_)),
+                "{}",
+                family.name
+            );
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Which refusals are repeats: the same crawler asking again for the same URL within ten minutes.
+//!
+//! A fixed table of hashes, one place each, the newest wins. So the memory is bounded and there is no lock, and the
+//! count is a lower bound: two URLs that share a place hide each other.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::CrawlerIndex;
+
+/// 16,384 places, 128 KiB.
+const PLACES: usize = 1 << 14;
+const WINDOW_SECS: u64 = 600;
+const SECOND_BITS: u32 = 24;
+const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
+
+/// Whether a refusal was seen shortly before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    First,
+    Again,
+}
+
+/// The table. Its hash is keyed at random, so that no client can choose URLs that share a place.
+#[derive(Debug)]
+pub(super) struct Repeats {
+    hasher: RandomState,
+    began: Instant,
+    places: Box<[AtomicU64]>,
+}
+
+impl Repeats {
+    pub(super) fn new(now: Instant) -> Self {
+        let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { hasher: RandomState::new(), began: now, places }
+    }
+
+    /// Notes a refusal.
+    pub(super) fn note(&self, crawler: CrawlerIndex, url: &str, now: Instant) -> Seen {
+        let hash = self.hasher.hash_one((crawler, url));
+        // Bit 24 is always set: an empty place, 0, is nobody's.
+        let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
+        let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
+        let Some(place) = self.places.get(hash as usize % PLACES) else { return Seen::First };
+        let before = place.swap(tag | second, Ordering::Relaxed);
+        let age = second.wrapping_sub(before & SECOND_MASK) & SECOND_MASK;
+        if before & !SECOND_MASK == tag && age < WINDOW_SECS { Seen::Again } else { Seen::First }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use std::time::Duration;
+
+    #[test]
+    fn a_repeat_is_the_same_url_and_crawler_within_ten_minutes() {
+        let (clock, hand) = Clock::manual();
+        let repeats = Repeats::new(clock.now());
+        assert_eq!(repeats.note(CrawlerIndex(0), "http://a/", clock.now()), Seen::First);
+        assert_eq!(repeats.note(CrawlerIndex(0), "http://a/", clock.now()), Seen::Again);
+        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::First);
+        assert_eq!(repeats.note(CrawlerIndex(0), "http://b/", clock.now()), Seen::First);
+        hand.advance(Duration::from_secs(599));
+        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::Again);
+        hand.advance(Duration::from_secs(600));
+        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::First);
+    }
+}

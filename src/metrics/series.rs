@@ -1,0 +1,101 @@
+//! From a [`Family`] to registered collectors, and tables of counters that are found by number instead of by text.
+
+use std::sync::OnceLock;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+use super::names::{Family, Kind};
+
+/// What goes wrong if a family's name or labels are not valid, or a name is registered twice.
+pub type Error = prometheus::Error;
+
+/// Makes collectors and registers each of them.
+pub(super) struct Registrar<'r>(pub(super) &'r Registry);
+
+impl Registrar<'_> {
+    pub(super) fn counters(&self, family: &Family) -> Result<IntCounterVec, Error> {
+        self.register(IntCounterVec::new(opts(family), family.labels)?)
+    }
+
+    pub(super) fn counter(&self, family: &Family) -> Result<IntCounter, Error> {
+        self.register(IntCounter::with_opts(opts(family))?)
+    }
+
+    pub(super) fn gauges(&self, family: &Family) -> Result<IntGaugeVec, Error> {
+        self.register(IntGaugeVec::new(opts(family), family.labels)?)
+    }
+
+    pub(super) fn gauge(&self, family: &Family) -> Result<IntGauge, Error> {
+        self.register(IntGauge::with_opts(opts(family))?)
+    }
+
+    pub(super) fn histograms(&self, family: &Family) -> Result<HistogramVec, Error> {
+        self.register(HistogramVec::new(histogram_opts(family), family.labels)?)
+    }
+
+    pub(super) fn histogram(&self, family: &Family) -> Result<Histogram, Error> {
+        self.register(Histogram::with_opts(histogram_opts(family))?)
+    }
+
+    /// Counters of a family with one closed label, in the order of its values.
+    pub(super) fn closed(&self, family: &Family, values: &[&str]) -> Result<Box<[IntCounter]>, Error> {
+        let counters = self.counters(family)?;
+        values.iter().map(|value| counters.get_metric_with_label_values(&[value])).collect()
+    }
+
+    fn register<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
+        self.0.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+}
+
+fn opts(family: &Family) -> Opts {
+    Opts::new(family.name, family.help)
+}
+
+fn histogram_opts(family: &Family) -> HistogramOpts {
+    let buckets = match family.kind {
+        Kind::Histogram(buckets) => buckets.to_vec(),
+        Kind::Counter | Kind::Gauge => Vec::new(),
+    };
+    HistogramOpts::from(opts(family)).buckets(buckets)
+}
+
+/// The counters of a family with several closed labels, each in a place of its own.
+///
+/// A place is filled when it is first asked for: combinations that can occur are asked for at the start, so that
+/// they are shown as 0; the others appear when they do occur. After that a count is one look at an array.
+pub(super) struct Places {
+    family: IntCounterVec,
+    places: Box<[OnceLock<IntCounter>]>,
+}
+
+impl Places {
+    pub(super) fn new(family: &IntCounterVec, len: usize) -> Self {
+        Self { family: family.clone(), places: (0..len).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The counter in a place; `labels` gives its label values if it is not there yet.
+    pub(super) fn at<'l, const N: usize>(
+        &self,
+        place: usize,
+        labels: impl FnOnce() -> [&'l str; N],
+    ) -> Option<&IntCounter> {
+        let place = self.places.get(place)?;
+        if let Some(counter) = place.get() {
+            return Some(counter);
+        }
+        let counter = self.family.get_metric_with_label_values(&labels()).ok()?;
+        Some(place.get_or_init(|| counter))
+    }
+}
+
+/// Adds one, if there is such a counter.
+pub(super) fn bump(counter: Option<&IntCounter>) {
+    if let Some(counter) = counter {
+        counter.inc();
+    }
+}

@@ -1,0 +1,15 @@
+//! The proxy: sockets, HTTP/1 and everything that speaks to clients and origins.
+
+pub mod accept;
+pub mod answer;
+pub mod body;
+pub mod clean;
+pub mod destination;
+pub mod dial;
+pub mod drain;
+pub mod front;
+pub mod head;
+pub mod http;
+pub mod pool;
+pub mod resolve;
+pub mod upstream;

@@ -1,0 +1,320 @@
+//! The answers that the proxy makes itself: status, reason headers and body (decisions.md section 3).
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use crate::gate::refusal::Refusal;
+use crate::vocab::intent::Intent;
+use crate::vocab::profile::{Conditional, Profile, Wire};
+use crate::vocab::rule_id::RuleId;
+
+/// `Crawl-Status`: a Norconex-style status, on every answer.
+pub const CRAWL_STATUS: HeaderName = HeaderName::from_static("crawl-status");
+/// `Crawl-Reason`: the reason of a refusal.
+pub const CRAWL_REASON: HeaderName = HeaderName::from_static("crawl-reason");
+/// `Crawl-Rule`: the rule that decided.
+pub const CRAWL_RULE: HeaderName = HeaderName::from_static("crawl-rule");
+/// `Crawl-Policy`: `name@revision`.
+pub const CRAWL_POLICY: HeaderName = HeaderName::from_static("crawl-policy");
+/// `Crawl-Decision`: the id that log, trace and problem document share.
+pub const CRAWL_DECISION: HeaderName = HeaderName::from_static("crawl-decision");
+/// `Crawl-Retry`: whether asking again can help.
+pub const CRAWL_RETRY: HeaderName = HeaderName::from_static("crawl-retry");
+/// `Crawl-Code`: an OmniFind-style code, where one exists.
+pub const CRAWL_CODE: HeaderName = HeaderName::from_static("crawl-code");
+/// `Crawl-Error`: whether an origin's error is permanent (CloudView's table).
+pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
+/// `Proxy-Status` (RFC 9209).
+pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// Seconds after which a client that was refused for want of room may ask again.
+const RETRY_SECONDS: u16 = 5;
+
+/// The parts of a request that shape how it is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// The crawler's profile.
+    pub profile: Profile,
+    /// Whether a 304 was asked for.
+    pub conditional: Conditional,
+    /// The form of the body.
+    pub format: Format,
+}
+
+/// The form of a refusal's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `application/problem+json` (RFC 9457).
+    Problem,
+    /// One line of `text/plain`.
+    Text,
+}
+
+/// What an answer says of the policy in force.
+#[derive(Clone, Copy, Debug)]
+pub struct InForce<'a> {
+    /// The policy's name.
+    pub name: &'a str,
+    /// Its revision.
+    pub revision: &'a str,
+}
+
+/// Which profile answers: the configuration's `profile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileChoice {
+    /// The one that fits the client's `User-Agent`.
+    ByUserAgent,
+    /// One for all.
+    Always(Profile),
+}
+
+/// The fields of a request that shape a refusal, kept until it is known whether there is one.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    agent: Option<HeaderValue>,
+    accept: Option<HeaderValue>,
+    conditional: Conditional,
+}
+
+impl Asker {
+    /// Keeps the fields, without reading them: most requests are not refused.
+    pub fn of(headers: &HeaderMap) -> Self {
+        use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, USER_AGENT};
+        let asks = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
+        Self {
+            agent: headers.get(USER_AGENT).cloned(),
+            accept: headers.get(ACCEPT).cloned(),
+            conditional: if asks { Conditional::Yes } else { Conditional::No },
+        }
+    }
+
+    /// How this client is refused.
+    pub fn manner(&self, choice: ProfileChoice) -> Manner {
+        let profile = match choice {
+            ProfileChoice::Always(profile) => profile,
+            ProfileChoice::ByUserAgent => {
+                Profile::from_user_agent(self.agent.as_ref().map_or(&[], HeaderValue::as_bytes))
+            }
+        };
+        let accept = self.accept.as_ref().and_then(|v| v.to_str().ok()).unwrap_or("");
+        Manner { profile, conditional: self.conditional, format: Format::of(accept) }
+    }
+}
+
+impl Format {
+    /// Text only if `Accept` prefers it (RFC 9110 section 12.5.1).
+    fn of(accept: &str) -> Self {
+        let members = || accept.split(',');
+        let best = |ranges: &[&str]| {
+            let weights = members().filter_map(|m| weight(m, ranges));
+            weights.fold(0.0, f32::max)
+        };
+        let text = best(&["text/plain", "text/*"]);
+        let problem = best(&["application/problem+json", "application/json", "application/*"]);
+        if text > problem { Self::Text } else { Self::Problem }
+    }
+}
+
+/// The weight of a member of `Accept`, if it is one of these ranges.
+fn weight(member: &str, ranges: &[&str]) -> Option<f32> {
+    let mut parts = member.split(';');
+    let range = parts.next()?.trim();
+    if !ranges.iter().any(|r| r.eq_ignore_ascii_case(range)) {
+        return None;
+    }
+    let q = parts.find_map(|p| p.trim().strip_prefix("q=")).map_or(Ok(1.0), str::parse);
+    Some(q.unwrap_or(0.0))
+}
+
+/// The answer to a refused request; `None` if this crawler is answered by closing the connection.
+pub fn refuse(
+    refusal: &Refusal,
+    manner: Manner,
+    in_force: InForce<'_>,
+    decision: &str,
+) -> Option<Response<Bytes>> {
+    let Wire::Status(code) = refusal.wire(manner.profile, manner.conditional) else { return None };
+    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::FORBIDDEN);
+    let body = body(refusal, manner, in_force, decision, status);
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.reserve(14);
+    reason_headers(headers, refusal, in_force, decision);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+    }
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(http::header::ALLOW, HeaderValue::from_static(ALLOWED));
+    }
+    if status != StatusCode::NOT_MODIFIED && status != StatusCode::NO_CONTENT {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(manner.format.media_type()));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        *response.body_mut() = body;
+    }
+    Some(response)
+}
+
+/// The methods that are not refused as such.
+pub const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+impl Format {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Problem => "application/problem+json",
+            Self::Text => "text/plain; charset=utf-8",
+        }
+    }
+}
+
+/// The robots.txt of a host that the policy refuses whole: crawlers take any 4xx for "all allowed".
+pub fn robots_txt(refusal: &Refusal, in_force: InForce<'_>, decision: &str) -> Response<Bytes> {
+    let text = Bytes::from_static(b"User-agent: *\nDisallow: /\n");
+    let refusal = Refusal { error: Some("proxy_internal_response"), ..refusal.clone() };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    reason_headers(headers, &refusal, in_force, decision);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    *response.body_mut() = text;
+    response
+}
+
+fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<'_>, decision: &str) {
+    let row = refusal.reason.row();
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(row.crawl_status));
+    headers.insert(CRAWL_REASON, HeaderValue::from_static(row.name));
+    if let Some(rule) = &refusal.rule {
+        insert(headers, CRAWL_RULE, rule.as_str());
+    }
+    insert(headers, CRAWL_POLICY, &format!("{}@{}", in_force.name, in_force.revision));
+    insert(headers, CRAWL_DECISION, decision);
+    headers.insert(CRAWL_RETRY, HeaderValue::from_static(row.retry.as_str()));
+    if let Some(code) = refusal.code.or(row.code) {
+        headers.insert(CRAWL_CODE, HeaderValue::from(code));
+    }
+    insert(headers, PROXY_STATUS, &proxy_status(refusal));
+}
+
+/// One member of the structured field list (RFC 9209): the names are checked words, so nothing needs escaping.
+fn proxy_status(refusal: &Refusal) -> String {
+    let row = refusal.reason.row();
+    let error = refusal.error.unwrap_or(row.error);
+    let mut member = format!("\"crawlgate\"; error={error}");
+    if let Some(status) = refusal.received_status {
+        member.push_str(&format!("; received-status={status}"));
+    }
+    let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!("; rule={rule}"));
+    member.push_str(&format!("; details=\"{}{rule}\"", row.name));
+    member
+}
+
+/// All values are made of checked words; one that would not fit a header is left out, never mended.
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+fn body(
+    refusal: &Refusal,
+    manner: Manner,
+    in_force: InForce<'_>,
+    decision: &str,
+    status: StatusCode,
+) -> Bytes {
+    if manner.profile.bodiless() {
+        return Bytes::new();
+    }
+    let row = refusal.reason.row();
+    let detail = refusal.detail.as_deref().map_or_else(|| row.title.to_owned(), harmless);
+    if manner.format == Format::Text {
+        let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!(" rule={rule}"));
+        return format!("{} ({}{rule}; {decision}): {detail}\n", row.title, row.name).into();
+    }
+    let problem = json!({
+        "type": format!("urn:crawlgate:reason:{}", row.name),
+        "title": row.title,
+        "status": status.as_u16(),
+        "detail": detail,
+        "instance": format!("urn:crawlgate:decision:{decision}"),
+        "reason": row.name,
+        "rule": refusal.rule.as_ref().map(RuleId::as_str),
+        "policy": in_force.name,
+        "revision": in_force.revision,
+        "stage": refusal.stage.as_str(),
+    });
+    let mut text = problem.to_string();
+    text.push('\n');
+    text.into()
+}
+
+/// Some crawlers read the body of a refusal: it has one line, and nothing in it is a link.
+fn harmless(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace("://", " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocab::reason::Reason;
+    use crate::vocab::stage::Stage;
+
+    fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+        let in_force = InForce { name: "acme", revision: "3f9c2a1b" };
+        refuse(refusal, Asker::of(&headers).manner(ProfileChoice::Always(profile)), in_force, "a1-1").unwrap()
+    }
+
+    fn by_rule() -> Refusal {
+        Refusal { rule: RuleId::new("no-cgi"), ..Refusal::new(Reason::Rule, Stage::Request) }
+    }
+
+    #[test]
+    fn a_refusal_says_why_in_headers_and_body() {
+        let response =
+            answered(&by_rule().with_detail("no\r\nscripts, see http://wiki/x"), Profile::Generic, "*/*");
+        assert_eq!(response.status(), 451);
+        let header = |name| response.headers()[name].to_str().unwrap();
+        assert_eq!(header("crawl-status"), "REJECTED_FILTER");
+        assert_eq!(header("crawl-rule"), "no-cgi");
+        assert_eq!(header("crawl-policy"), "acme@3f9c2a1b");
+        assert_eq!(
+            header("proxy-status"),
+            "\"crawlgate\"; error=http_request_denied; details=\"rule; rule=no-cgi\""
+        );
+        let problem: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        assert_eq!(problem["detail"], "no scripts, see http wiki/x");
+        assert_eq!(problem["stage"], "request");
+        assert_eq!(header("content-length"), response.body().len().to_string());
+    }
+
+    #[test]
+    fn text_only_where_it_is_preferred() {
+        for (accept, text) in [
+            ("text/plain", true),
+            ("text/plain;q=0.5, application/json;q=0.4", true),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", false),
+            ("*/*", false),
+            ("application/json, text/plain", false),
+            ("text/plain;q=banana", false),
+        ] {
+            let response = answered(&by_rule(), Profile::Generic, accept);
+            let is_text = response.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/plain");
+            assert_eq!(is_text, text, "{accept}");
+        }
+    }
+
+    #[test]
+    fn heritrix_gets_no_body_and_is_hung_up_on_when_there_is_no_room() {
+        assert!(answered(&by_rule(), Profile::Heritrix, "*/*").body().is_empty());
+        let later = Refusal::new(Reason::Overloaded, Stage::Identify);
+        let manner = Asker::of(&HeaderMap::new()).manner(ProfileChoice::Always(Profile::Heritrix));
+        assert!(refuse(&later, manner, InForce { name: "p", revision: "0" }, "d").is_none());
+    }
+}

@@ -1,0 +1,329 @@
+//! Bodies on their way through the proxy: streamed, counted, timed, never copied.
+//!
+//! One enum a direction, so that nothing is boxed. A body that ends before it should is an error, never a clean end:
+//! hyper then aborts the message, and the other side can tell.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::head::timer::LazyTimer;
+use super::pool::{Link, Pool};
+
+/// Why a body broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The sender closed, reset or broke the framing in the middle.
+    Incomplete,
+    /// Nothing came for the length of `timeouts.body_idle`.
+    Idle,
+    /// More came than is allowed.
+    TooLarge,
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Incomplete => "the body broke off",
+            Self::Idle => "no byte of the body came in time",
+            Self::TooLarge => "the body is larger than allowed",
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl BodyError {
+    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Incomplete => "http_response_incomplete",
+            Self::Idle => "connection_read_timeout",
+            Self::TooLarge => "http_response_body_size",
+        }
+    }
+}
+
+/// The body of an answer. `G` goes with it to its end: the record of the request.
+#[derive(Debug)]
+pub struct Body<G> {
+    content: Content,
+    guard: G,
+}
+
+#[derive(Debug)]
+enum Content {
+    Full(Option<Bytes>),
+    Streamed(Box<Download>),
+}
+
+/// What a body tells the guard that travels with it.
+pub trait BodyGuard {
+    /// So many bytes were handed to the client.
+    fn sent(&mut self, bytes: u64);
+    /// The origin's body broke off.
+    fn broke(&mut self, error: BodyError);
+    /// The last byte was handed to the client.
+    fn ended(&mut self);
+}
+
+impl<G: BodyGuard> Body<G> {
+    /// A body that is all there.
+    pub fn full(bytes: Bytes, guard: G) -> Self {
+        Self::new(Content::Full(Some(bytes).filter(|b| !b.is_empty())), guard)
+    }
+
+    /// The body of an origin's answer.
+    pub fn streamed(download: Download, guard: G) -> Self {
+        Self::new(Content::Streamed(Box::new(download)), guard)
+    }
+
+    /// hyper asks nothing of a body that is over from the start.
+    fn new(content: Content, guard: G) -> Self {
+        let mut body = Self { content, guard };
+        if body.is_over() {
+            body.guard.ended();
+        }
+        body
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.content {
+            Content::Full(bytes) => bytes.is_none(),
+            Content::Streamed(download) => download.incoming.is_end_stream(),
+        }
+    }
+}
+
+impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let next = match &mut this.content {
+            Content::Full(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
+            Content::Streamed(download) => ready!(download.poll_data(cx)).map(|r| r.map(Frame::data)),
+        };
+        match &next {
+            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
+            Some(Err(error)) => this.guard.broke(*error),
+            None => {}
+        }
+        // hyper asks no more of a body that says it is over.
+        if next.is_none() || this.is_over() {
+            this.guard.ended();
+        }
+        Poll::Ready(next)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Content::Streamed(download) => download.incoming.size_hint(),
+        }
+    }
+}
+
+/// The body of an origin's answer, and the connection that it comes on.
+///
+/// Reading it drives the connection. At its end the connection goes back to the pool; dropped before, it is closed,
+/// which is how an origin sees that the client has left.
+#[derive(Debug)]
+pub struct Download {
+    incoming: Incoming,
+    link: Option<Link>,
+    home: Home,
+    idle: LazyTimer,
+    /// Bytes that may still come; `max_body` for answers that tell no length.
+    left: u64,
+}
+
+/// Where a connection goes back to.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// The pool.
+    pub pool: Arc<Pool>,
+    /// The authority under which it is kept.
+    pub authority: Box<str>,
+    /// For how long it has been idle is counted from here.
+    pub clock: Clock,
+}
+
+impl Download {
+    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts.
+    pub fn new(incoming: Incoming, link: Link, home: Home, idle: Duration) -> Self {
+        let mut download =
+            Self { incoming, link: Some(link), home, idle: LazyTimer::new(idle), left: u64::MAX };
+        if download.incoming.is_end_stream() {
+            download.give_back();
+        }
+        download
+    }
+
+    /// Breaks off once more than this many bytes have come.
+    #[must_use]
+    pub fn at_most(mut self, bytes: u64) -> Self {
+        self.left = bytes;
+        self
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            match self.poll_incoming(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.idle.note();
+                    // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
+                    let Ok(data) = frame.into_data() else { continue };
+                    return Poll::Ready(Some(self.within_limit(data)));
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    return Poll::Ready(Some(Err(self.close(BodyError::Incomplete))));
+                }
+                Poll::Ready(None) => {
+                    self.give_back();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    ready!(self.idle.poll(cx));
+                    return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
+                }
+            }
+        }
+    }
+
+    /// The body asks the connection for bytes, the connection hands them to the body: both are polled here.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) {
+            return Poll::Ready(next);
+        }
+        if let Some(link) = &mut self.link
+            && link.poll_drive(cx).is_ready()
+        {
+            self.link = None;
+        }
+        Pin::new(&mut self.incoming).poll_frame(cx)
+    }
+
+    fn within_limit(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
+        match self.left.checked_sub(data.len() as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(data)
+            }
+            None => Err(self.close(BodyError::TooLarge)),
+        }
+    }
+
+    fn close(&mut self, error: BodyError) -> BodyError {
+        self.link = None;
+        error
+    }
+
+    /// The connection may need one more turn to see that the message is over.
+    fn give_back(&mut self) {
+        let Some(mut link) = self.link.take() else { return };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
+            self.home.pool.put(&self.home.authority, link, self.home.clock.now());
+        }
+    }
+}
+
+/// The body of a request on its way to the origin.
+#[derive(Debug)]
+pub enum Upload {
+    /// None.
+    Empty,
+    /// What the client sends, up to a limit.
+    Streamed(Box<Uploading>),
+}
+
+/// A client's body, counted and timed.
+#[derive(Debug)]
+pub struct Uploading {
+    incoming: Incoming,
+    left: u64,
+    idle: LazyTimer,
+}
+
+impl Upload {
+    /// What the client sends: at most `limit` bytes, at most `idle` between two parts.
+    pub fn new(incoming: Incoming, limit: u64, idle: Duration) -> Self {
+        if incoming.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle: LazyTimer::new(idle) }))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Streamed(uploading) => uploading.poll_data(cx).map(|next| next.map(|r| r.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Streamed(uploading) => uploading.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Streamed(uploading) => uploading.incoming.size_hint(),
+        }
+    }
+}
+
+impl Uploading {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.idle.note();
+                    let Ok(data) = frame.into_data() else { continue };
+                    let Some(left) = self.left.checked_sub(data.len() as u64) else {
+                        return Poll::Ready(Some(Err(BodyError::TooLarge)));
+                    };
+                    self.left = left;
+                    return Poll::Ready(Some(Ok(data)));
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.idle.poll(cx));
+                    return Poll::Ready(Some(Err(BodyError::Idle)));
+                }
+            }
+        }
+    }
+}

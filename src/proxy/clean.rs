@@ -1,0 +1,253 @@
+//! Which header fields travel through the proxy (RFC 9110 section 7.6, decisions.md section 3).
+//!
+//! Fields are changed in place, in one pass over those that there are.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA,
+};
+use http::{StatusCode, Version};
+
+use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
+
+/// Fields of one connection, and those that a forward proxy takes for itself.
+const HOP_BY_HOP: [&str; 10] = [
+    "connection",
+    "proxy-connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "http2-settings",
+];
+
+/// Fields of a request that tell origins about the crawler's network, or that the proxy answers itself.
+const NOT_FORWARDED: [&str; 8] = [
+    "expect",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "priority",
+    "warcprox-meta",
+];
+
+/// Fields that a `Connection` field cannot nominate away: they say where a message goes and where it ends.
+const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
+
+/// This proxy in a `Via` field.
+#[derive(Clone, Debug)]
+pub struct ViaName {
+    /// `crawlgate-1f3a…`: unique to the running process, so that a chain of two proxies is no loop.
+    pseudonym: Box<str>,
+    request: HeaderValue,
+    request_1_0: HeaderValue,
+}
+
+impl ViaName {
+    /// The name of this process, made of its instance prefix.
+    pub fn new(instance: &str) -> Self {
+        let pseudonym = format!("crawlgate-{instance}");
+        let value = |version: &str| {
+            HeaderValue::from_str(&format!("{version} {pseudonym}"))
+                .unwrap_or(HeaderValue::from_static("1.1 crawlgate"))
+        };
+        Self { request: value("1.1"), request_1_0: value("1.0"), pseudonym: pseudonym.into() }
+    }
+
+    /// Whether a message has come through this process before.
+    pub fn is_in(&self, headers: &HeaderMap) -> bool {
+        let names_us = |value: &HeaderValue| {
+            value
+                .as_bytes()
+                .split(|b| matches!(b, b',' | b' ' | b'\t'))
+                .any(|w| w == self.pseudonym.as_bytes())
+        };
+        headers.get_all(VIA).iter().any(names_us)
+    }
+
+    /// Adds this proxy behind those that the message came through already.
+    fn append(&self, headers: &mut HeaderMap, version: Version) {
+        let value = if version == Version::HTTP_10 { &self.request_1_0 } else { &self.request };
+        headers.append(VIA, value.clone());
+    }
+}
+
+/// Makes a client's fields those of a request to the origin.
+pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
+    remove_hop_by_hop(headers);
+    for name in NOT_FORWARDED {
+        headers.remove(name);
+    }
+    remove_ours(headers);
+    via.append(headers, version);
+    let agrees = headers.get(HOST).is_some_and(|h| h.as_bytes() == authority.as_bytes());
+    if !agrees && let Ok(value) = HeaderValue::from_str(authority) {
+        headers.insert(HOST, value);
+    }
+}
+
+/// Makes an origin's fields those of an answer to the client.
+pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
+    remove_hop_by_hop(headers);
+    remove_ours(headers);
+    remove_our_proxy_status(headers);
+    via.append(headers, version);
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
+    if let Some(error) = crawl_error(status, headers) {
+        headers.insert(CRAWL_ERROR, HeaderValue::from_static(error));
+    }
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        for name in nominated(headers) {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The fields that `Connection` names (RFC 9110 section 7.6.1), but never those that frame or route a message.
+fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
+    let options = headers.get_all(CONNECTION).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
+    let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
+    names.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
+}
+
+/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
+fn remove_ours(headers: &mut HeaderMap) {
+    let is_ours = |name: &HeaderName| name.as_str().starts_with("crawl-");
+    if headers.keys().any(is_ours) {
+        let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+        for name in ours {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Members of `Proxy-Status` in our name go, those of other proxies stay (RFC 9209 section 2).
+fn remove_our_proxy_status(headers: &mut HeaderMap) {
+    if !headers.contains_key(PROXY_STATUS) {
+        return;
+    }
+    let values: Vec<HeaderValue> = headers.get_all(PROXY_STATUS).iter().cloned().collect();
+    headers.remove(PROXY_STATUS);
+    for value in values.iter().filter_map(|v| v.to_str().ok()) {
+        let others: Vec<&str> = members(value).filter(|member| !is_our_member(member)).collect();
+        if let Ok(kept) = HeaderValue::from_str(&others.join(", "))
+            && !others.is_empty()
+        {
+            headers.append(PROXY_STATUS, kept);
+        }
+    }
+}
+
+fn is_our_member(member: &str) -> bool {
+    let name = member.split(';').next().unwrap_or(member).trim().trim_matches('"');
+    name.eq_ignore_ascii_case("crawlgate")
+}
+
+/// The members of a structured field list: commas inside strings do not part them.
+fn members(value: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let mut escaped = false;
+    let split = value.split(move |c: char| {
+        let ends = c == ',' && !quoted;
+        quoted ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    split.map(str::trim).filter(|member| !member.is_empty())
+}
+
+/// The label of an origin's answer (decisions.md section 2).
+pub fn crawl_status(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        404 | 410 => "REJECTED_NOTFOUND",
+        400.. => "REJECTED_BAD_STATUS",
+        _ => "ACCEPTED",
+    }
+}
+
+/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent.
+fn crawl_error(status: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
+    let waits = headers.contains_key(http::header::RETRY_AFTER);
+    match status.as_u16() {
+        429 => Some("temporary"),
+        503 if waits => Some("temporary"),
+        400.. => Some("permanent"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let value = |v: &str| HeaderValue::from_str(v).unwrap();
+        fields.iter().map(|(name, v)| (HeaderName::from_static(name), value(v))).collect()
+    }
+
+    fn sent(fields: &[(&'static str, &str)]) -> Vec<String> {
+        let mut headers = map(fields);
+        request(&mut headers, "ok.test", Version::HTTP_11, &ViaName::new("a1"));
+        headers.iter().map(|(n, v)| format!("{n}: {}", v.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn nothing_of_one_connection_is_forwarded() {
+        let fields = sent(&[
+            ("host", "other.test"),
+            ("connection", "close, x-secret, Host, content-length"),
+            ("x-secret", "1"),
+            ("content-length", "3"),
+            ("proxy-authorization", "Basic eA=="),
+            ("crawl-depth", "3"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("cookie", "a=b"),
+        ]);
+        assert_eq!(fields.len(), 4, "{fields:?}");
+        for kept in ["host: ok.test", "content-length: 3", "cookie: a=b", "via: 1.1 crawlgate-a1"] {
+            assert!(fields.contains(&kept.to_owned()), "{kept}: {fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_site_cannot_forge_our_fields() {
+        let mut headers = map(&[
+            ("crawl-rule", "forged"),
+            ("crawl-anything", "x"),
+            ("proxy-status", "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate"),
+        ]);
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
+        assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
+        assert_eq!(headers["crawl-status"], "ACCEPTED");
+        assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
+    }
+
+    #[test]
+    fn errors_are_told_apart_as_cloudview_does() {
+        let error = |status: u16, fields: &[(&'static str, &str)]| {
+            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields))
+        };
+        assert_eq!(error(503, &[("retry-after", "1")]), Some("temporary"));
+        assert_eq!(error(503, &[]), Some("permanent"));
+        assert_eq!(error(429, &[]), Some("temporary"));
+        assert_eq!(error(404, &[]), Some("permanent"));
+        assert_eq!(error(304, &[]), None);
+    }
+
+    #[test]
+    fn loops_are_seen_by_the_name_of_this_process() {
+        let me = ViaName::new("a1");
+        assert!(me.is_in(&map(&[("via", "1.1 proxy, 1.0 crawlgate-a1")])));
+        assert!(!me.is_in(&map(&[("via", "1.1 crawlgate-a12")])));
+    }
+}

@@ -1,0 +1,197 @@
+//! Which addresses may be dialled: every one is checked, literals too, and only what was checked is dialled.
+//!
+//! The only maker of [`Vetted`]; the dialler takes nothing else.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crate::metrics::Metrics;
+use crate::vocab::address::{AddressClass, classify, unmapped};
+use crate::vocab::target::UrlTarget;
+
+use super::resolve::{ResolveError, Resolver};
+
+/// What `egress` of the configuration allows.
+#[derive(Clone, Debug)]
+pub struct Egress {
+    /// Private networks that some hosts may be in; host pattern and network must both fit.
+    pub allow_private: Vec<PrivateHost>,
+    /// Whether loopback addresses may be dialled: for tests.
+    pub allow_loopback: bool,
+    /// The ports that may be dialled.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Addresses of the proxy itself, never dialled whatever else is allowed.
+    pub own: Vec<SocketAddr>,
+}
+
+/// One entry of `egress.allow_private`.
+#[derive(Clone, Debug)]
+pub struct PrivateHost {
+    /// A host, or `*.domain` for every host below a domain.
+    pub host: String,
+    /// The network that it may be in.
+    pub cidr: IpNet,
+}
+
+/// Addresses that passed, in the order in which they should be tried. Never empty.
+#[derive(Clone, Debug)]
+pub struct Vetted(SmallVec<[SocketAddr; 2]>);
+
+impl Vetted {
+    /// The addresses, the preferred one first.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.0
+    }
+}
+
+impl Addresses for Vetted {
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+        self.0.retain(|address| keep(address.ip()));
+        if self.0.is_empty() { Remaining::None } else { Remaining::Some }
+    }
+}
+
+/// Resolves and vets.
+#[derive(Debug)]
+pub struct Vetting {
+    resolver: Resolver,
+    egress: Egress,
+    metrics: Metrics,
+}
+
+/// Names that belong to no public host: they resolve only where the configuration says so.
+const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
+
+impl Vetting {
+    /// Vets what the resolver finds by the rules of `egress`.
+    pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
+        Self { resolver, egress, metrics }
+    }
+
+    async fn resolve(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
+        let port = target.port();
+        if !self.egress.ports.iter().any(|range| range.contains(&port)) {
+            return Err(Unreachable::PortDenied);
+        }
+        if let Some(literal) = target.ip() {
+            return self.vet_all(target.host(), &[literal], port);
+        }
+        if self.is_local_name(target.host()) {
+            return Err(Unreachable::NoSuchName);
+        }
+        let addresses = self.resolver.addresses(target.host()).await.map_err(|error| match error {
+            ResolveError::NoSuchName => Unreachable::NoSuchName,
+            ResolveError::Failed => Unreachable::LookupFailed,
+            ResolveError::Timeout => Unreachable::LookupTimeout,
+        })?;
+        self.vet_all(target.host(), &addresses, port)
+    }
+
+    /// Drops what must not be dialled and keeps the rest.
+    fn vet_all(&self, host: &str, addresses: &[IpAddr], port: u16) -> Result<Vetted, Unreachable> {
+        let mut refused = None;
+        let mut vetted = SmallVec::new();
+        for address in addresses {
+            match self.refuses(host, *address, port) {
+                None => vetted.push(SocketAddr::new(*address, port)),
+                Some(class) => {
+                    self.metrics.address_refused(class.as_str());
+                    refused.get_or_insert(class);
+                }
+            }
+        }
+        match refused {
+            Some(class) if vetted.is_empty() => Err(Unreachable::Prohibited(class.as_str())),
+            _ if vetted.is_empty() => Err(Unreachable::NoSuchName),
+            _ => Ok(Vetted(vetted)),
+        }
+    }
+
+    /// The range for which an address is refused, if it is.
+    fn refuses(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
+        let class = classify(address);
+        let plain = unmapped(address);
+        if self.egress.is_own(plain, port) {
+            return Some(class);
+        }
+        let allowed = match class {
+            AddressClass::Public => true,
+            AddressClass::Loopback => self.egress.allow_loopback,
+            AddressClass::LinkLocal | AddressClass::Unspecified => false,
+            AddressClass::Private
+            | AddressClass::SharedSpace
+            | AddressClass::ThisNetwork
+            | AddressClass::UniqueLocal
+            | AddressClass::SiteLocal
+            | AddressClass::Multicast
+            | AddressClass::Broadcast
+            | AddressClass::Documentation
+            | AddressClass::Benchmarking
+            | AddressClass::Reserved
+            | AddressClass::Translated
+            | AddressClass::CloudService => self.egress.allows_private(host, plain),
+        };
+        (!allowed).then_some(class)
+    }
+
+    fn is_local_name(&self, host: &str) -> bool {
+        let local = !host.contains('.')
+            || LOCAL_NAMES
+                .iter()
+                .any(|name| host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.')));
+        local && !self.resolver.is_fixed(host) && !self.egress.names(host) && !self.is_loopback_name(host)
+    }
+
+    fn is_loopback_name(&self, host: &str) -> bool {
+        let localhost = host == "localhost" || host.ends_with(".localhost");
+        localhost && self.egress.allow_loopback
+    }
+}
+
+impl Destinations for Vetting {
+    type Vetted = Vetted;
+
+    async fn vet(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
+        self.resolve(target).await
+    }
+}
+
+impl Egress {
+    fn allows_private(&self, host: &str, address: IpAddr) -> bool {
+        self.allow_private.iter().any(|entry| entry.covers(host) && entry.cidr.contains(&address))
+    }
+
+    fn names(&self, host: &str) -> bool {
+        self.allow_private.iter().any(|entry| entry.covers(host))
+    }
+
+    /// Whether a listener of this process would answer there: all of 127.0.0.0/8 and ::1 reach a loopback listener
+    /// as far as anybody can tell beforehand, and a listener on every address is reached by any of the machine's.
+    fn is_own(&self, address: IpAddr, port: u16) -> bool {
+        let reaches = |own: &SocketAddr| {
+            own.ip() == address
+                || address.is_unspecified()
+                || (own.ip().is_loopback() && address.is_loopback())
+                || (own.ip().is_unspecified() && is_of_this_machine(address))
+        };
+        self.own.iter().any(|own| own.port() == port && reaches(own))
+    }
+}
+
+impl PrivateHost {
+    fn covers(&self, host: &str) -> bool {
+        match self.host.strip_prefix("*.") {
+            Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
+            None => host == self.host,
+        }
+    }
+}
+
+/// An address that can be bound is one of the machine's. Asked only for the port of a listener on every address.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
+}

@@ -1,0 +1,135 @@
+//! Connecting to vetted addresses: happy eyeballs (RFC 8305) over a list that is already known.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::destination::Vetted;
+
+/// How long one attempt has before the next begins beside it (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+/// Addresses tried at most.
+const ATTEMPTS: usize = 4;
+
+/// How long connecting may take.
+#[derive(Clone, Copy, Debug)]
+pub struct DialLimits {
+    /// One attempt.
+    pub connect: Duration,
+    /// All of them together.
+    pub total: Duration,
+}
+
+/// Why no address could be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialError {
+    /// Refused, or reset before it stood.
+    Refused,
+    /// No answer in time.
+    Timeout,
+    /// No way to the address.
+    Unreachable,
+    /// Anything else, such as no free port or file descriptor.
+    Other,
+}
+
+/// Connects to the first of the vetted addresses that answers.
+///
+/// # Errors
+/// The failure of the last attempt that ended.
+pub async fn dial(vetted: &Vetted, limits: DialLimits) -> Result<(TcpStream, SocketAddr), DialError> {
+    let order = interleaved(vetted.addresses());
+    match timeout(limits.total, race(order, limits.connect)).await {
+        Ok(result) => result,
+        Err(_) => Err(DialError::Timeout),
+    }
+}
+
+/// Families take turns, beginning with that of the first address.
+fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (VecDeque<SocketAddr>, VecDeque<SocketAddr>) =
+        addresses.iter().partition(|a| a.is_ipv6() == first_is_v6);
+    let mut order = VecDeque::new();
+    while order.len() < ATTEMPTS && (!first.is_empty() || !second.is_empty()) {
+        order.extend(first.pop_front());
+        order.extend(second.pop_front());
+    }
+    order.truncate(ATTEMPTS);
+    order
+}
+
+/// Begins an attempt, and another beside it whenever one fails or takes too long.
+async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
+    let mut attempts = tokio::task::JoinSet::new();
+    let mut last = DialError::Unreachable;
+    while let Some(address) = order.pop_front() {
+        if order.is_empty() && attempts.is_empty() {
+            // The usual case: one address, no task of its own.
+            return attempt(address, each).await;
+        }
+        attempts.spawn(attempt(address, each));
+        let mut stagger = pin!(sleep(STAGGER));
+        tokio::select! {
+            Some(ended) = attempts.join_next() => match ended {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = DialError::Other,
+            },
+            () = &mut stagger => {}
+        }
+    }
+    while let Some(ended) = attempts.join_next().await {
+        match ended {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = DialError::Other,
+        }
+    }
+    Err(last)
+}
+
+async fn attempt(address: SocketAddr, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
+    let stream = match timeout(each, TcpStream::connect(address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(kind_of(&error)),
+        Err(_) => return Err(DialError::Timeout),
+    };
+    // What answers must be what was vetted, whatever the machine's packet filter makes of it.
+    if stream.peer_addr().ok() != Some(address) {
+        return Err(DialError::Unreachable);
+    }
+    let _ = stream.set_nodelay(true);
+    Ok((stream, address))
+}
+
+fn kind_of(error: &io::Error) -> DialError {
+    use io::ErrorKind as K;
+    if matches!(error.kind(), K::ConnectionRefused | K::ConnectionReset | K::ConnectionAborted) {
+        return DialError::Refused;
+    }
+    if error.kind() == K::TimedOut {
+        return DialError::Timeout;
+    }
+    let unreachable =
+        matches!(error.kind(), K::NetworkUnreachable | K::HostUnreachable | K::AddrNotAvailable);
+    if unreachable { DialError::Unreachable } else { DialError::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let all = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[2001:db8::1]:80", "[2001:db8::2]:80"];
+        let addresses: Vec<SocketAddr> = all.iter().map(|a| a.parse().unwrap()).collect();
+        let order: Vec<String> = interleaved(&addresses).iter().map(ToString::to_string).collect();
+        assert_eq!(order, ["10.0.0.1:80", "[2001:db8::1]:80", "10.0.0.2:80", "[2001:db8::2]:80"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! From a host name to its addresses: one look-up a name at a time, remembered for as long as the answer holds.
+//!
+//! What comes out is not yet vetted: only [`super::destination`] says which addresses may be dialled.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_resolver::config::{NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{Resolver as Hickory, TokioResolver};
+use moka::future::Cache;
+
+use crate::clock::Clock;
+
+/// Names remembered at most.
+const REMEMBERED: u64 = 50_000;
+/// How long an answer of the system's resolver holds: it tells no time to live.
+const SYSTEM_TTL: Duration = Duration::from_secs(30);
+/// The shortest and the longest time that an answer holds.
+const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(3600);
+/// How long a name that does not exist is not asked for again.
+const NO_SUCH_NAME_TTL: Duration = Duration::from_secs(30);
+/// How long after a failure the name servers are asked again.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
+
+/// Why a name has no addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResolveError {
+    /// There is no such name, or it has no address.
+    NoSuchName,
+    /// The name servers failed.
+    Failed,
+    /// They did not answer in time.
+    Timeout,
+}
+
+/// Where names are looked up.
+#[derive(Clone, Debug, Default)]
+pub enum NameServers {
+    /// As the system does: hosts file, NSS, `resolv.conf`.
+    #[default]
+    System,
+    /// These servers, by UDP and TCP.
+    Servers(Vec<SocketAddr>),
+}
+
+/// Addresses of names, with a memory.
+#[derive(Debug)]
+pub struct Resolver {
+    lookup: Lookup,
+    hosts: BTreeMap<String, Vec<IpAddr>>,
+    timeout: Duration,
+    clock: Clock,
+    memory: Cache<Box<str>, Answer>,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    addresses: Result<Arc<[IpAddr]>, ResolveError>,
+    holds_for: Duration,
+}
+
+enum Lookup {
+    System,
+    Servers(Box<TokioResolver>),
+}
+
+impl std::fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::System => "System",
+            Self::Servers(_) => "Servers",
+        })
+    }
+}
+
+/// Each answer tells for how long it holds.
+struct Holds;
+
+impl moka::Expiry<Box<str>, Answer> for Holds {
+    fn expire_after_create(&self, _: &Box<str>, answer: &Answer, _: std::time::Instant) -> Option<Duration> {
+        Some(answer.holds_for)
+    }
+}
+
+impl Resolver {
+    /// A resolver. `hosts` are answered without a look-up; `timeout` bounds each look-up.
+    ///
+    /// # Errors
+    /// If the configured name servers cannot be used.
+    pub fn new(
+        servers: &NameServers,
+        hosts: BTreeMap<String, Vec<IpAddr>>,
+        timeout: Duration,
+        clock: Clock,
+    ) -> Result<Self, String> {
+        let lookup = match servers {
+            NameServers::System => Lookup::System,
+            NameServers::Servers(servers) => Lookup::Servers(Box::new(hickory(servers, timeout)?)),
+        };
+        let memory = Cache::builder().max_capacity(REMEMBERED).expire_after(Holds).build();
+        Ok(Self { lookup, hosts, timeout, clock, memory })
+    }
+
+    /// The addresses of a canonical host name, in the order in which the name servers gave them.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub async fn addresses(&self, host: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+        if let Some(answer) = self.memory.get(host).await {
+            return answer.addresses;
+        }
+        if let Some(fixed) = self.hosts.get(host) {
+            return Ok(fixed.as_slice().into());
+        }
+        // Callers that ask for the same name meanwhile wait for this one's answer.
+        self.memory.get_with(host.into(), self.ask(host)).await.addresses
+    }
+
+    /// Whether the configuration names the host.
+    pub fn is_fixed(&self, host: &str) -> bool {
+        self.hosts.contains_key(host)
+    }
+
+    async fn ask(&self, host: &str) -> Answer {
+        let asked = async {
+            match &self.lookup {
+                Lookup::System => ask_system(host).await,
+                Lookup::Servers(servers) => ask_servers(servers, host, &self.clock).await,
+            }
+        };
+        let (addresses, ttl) = match tokio::time::timeout(self.timeout, asked).await {
+            Ok(Ok((addresses, ttl))) => (Ok(addresses), ttl),
+            Ok(Err(ResolveError::NoSuchName)) => (Err(ResolveError::NoSuchName), NO_SUCH_NAME_TTL),
+            Ok(Err(error)) => (Err(error), FAILURE_TTL),
+            Err(_) => (Err(ResolveError::Timeout), FAILURE_TTL),
+        };
+        Answer { addresses, holds_for: ttl.clamp(*TTL.start(), *TTL.end()) }
+    }
+}
+
+type Found = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
+
+async fn ask_system(host: &str) -> Found {
+    // The port is not part of the question, but of the interface.
+    let found = tokio::net::lookup_host((host, 0)).await;
+    let addresses: Arc<[IpAddr]> = match found {
+        Ok(found) => found.map(|a| a.ip()).collect(),
+        Err(error) => return Err(system_error(&error)),
+    };
+    if addresses.is_empty() { Err(ResolveError::NoSuchName) } else { Ok((addresses, SYSTEM_TTL)) }
+}
+
+/// getaddrinfo tells its errors only in words: "Name or service not known" and "No address associated with hostname"
+/// are answers, "Temporary failure in name resolution" is none.
+fn system_error(error: &std::io::Error) -> ResolveError {
+    let words = error.to_string();
+    let answered = ["not known", "No address", "nodename nor servname"].iter().any(|w| words.contains(w));
+    if answered { ResolveError::NoSuchName } else { ResolveError::Failed }
+}
+
+async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Found {
+    // With the root's dot, search domains of the machine are never tried.
+    match servers.lookup_ip(format!("{host}.")).await {
+        Ok(found) => {
+            let ttl = found.valid_until().saturating_duration_since(clock.now());
+            Ok((found.iter().collect(), ttl))
+        }
+        Err(error) if error.is_nx_domain() || error.is_no_records_found() => Err(ResolveError::NoSuchName),
+        Err(_) => Err(ResolveError::Failed),
+    }
+}
+
+fn hickory(servers: &[SocketAddr], timeout: Duration) -> Result<TokioResolver, String> {
+    let servers = servers.iter().map(|server| {
+        let mut config = NameServerConfig::udp_and_tcp(server.ip());
+        for connection in &mut config.connections {
+            connection.port = server.port();
+        }
+        config
+    });
+    let config = ResolverConfig::from_parts(None, vec![], servers.collect());
+    let mut builder = Hickory::builder_with_config(config, TokioRuntimeProvider::default());
+    builder.options_mut().timeout = timeout;
+    // Our own memory stands in front; hickory's need hold no more than what is being asked.
+    builder.options_mut().cache_size = 32;
+    builder.build().map_err(|error| format!("name servers cannot be used: {error}"))
+}

@@ -1,0 +1,296 @@
+//! The exchange with an origin: one request out, one answer back, on a pooled or a new connection.
+//!
+//! The connection is driven by the task of the request itself. It takes a permit, so nothing that was not judged can
+//! be sent, and the target of the permit is what is written to the wire.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use http::header::{HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use http::{Method, Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use crate::clock::Clock;
+use crate::gate::permit::Permit;
+use crate::gate::refusal::Refusal;
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+
+use super::body::{BodyError, Download, Home, Upload};
+use super::destination::Vetted;
+use super::dial::{DialError, DialLimits, dial};
+use super::pool::{Link, Pool, PoolLimits};
+
+/// A connection that has been idle for less than this is hardly ever closed by the origin just as it is used.
+const SURELY_ALIVE: Duration = Duration::from_millis(500);
+
+/// Limits and time-outs towards origins.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamLimits {
+    /// Connecting.
+    pub dial: DialLimits,
+    /// The pool.
+    pub pool: PoolLimits,
+    /// From the request to the end of the answer's head.
+    pub response_head: Duration,
+    /// Between two parts of a body.
+    pub body_idle: Duration,
+    /// Bytes of an answer's head.
+    pub head: usize,
+    /// Fields of an answer's head.
+    pub fields: usize,
+}
+
+/// Sends requests to origins.
+#[derive(Debug)]
+pub struct Upstream {
+    pool: Arc<Pool>,
+    limits: UpstreamLimits,
+    clock: Clock,
+    builder: http1::Builder,
+}
+
+/// A request that is ready to be sent, but for where.
+#[derive(Debug)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// Cleaned fields, `Host` of the permit's target among them.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Upload,
+    /// The path and query as received, if they are the canonical ones.
+    pub uri: Option<Uri>,
+}
+
+/// What an origin answered, and how long it took.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer.
+    pub response: Response<Download>,
+    /// How long connecting took; none on a pooled connection.
+    pub connect: Option<Duration>,
+    /// The address that answered.
+    pub address: std::net::SocketAddr,
+}
+
+/// Why an origin gave no answer.
+#[derive(Debug)]
+pub enum UpstreamError {
+    /// No connection.
+    Dial(DialError),
+    /// No answer in time.
+    Timeout,
+    /// The connection ended before the answer's head did.
+    Closed,
+    /// The request's body broke off or was too large: the client's doing.
+    Upload(BodyError),
+    /// What came is not HTTP.
+    Protocol(hyper::Error),
+    /// The answer's head is larger than allowed.
+    HeadTooLarge,
+}
+
+impl Upstream {
+    /// Sends requests within these limits.
+    pub fn new(limits: UpstreamLimits, clock: Clock) -> Self {
+        let mut builder = http1::Builder::new();
+        // Origins send such things; each is read in the one way that cannot move the end of the message.
+        builder
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .ignore_invalid_headers_in_responses(true)
+            .max_headers(limits.fields)
+            .max_buf_size(limits.head);
+        Self { pool: Arc::new(Pool::new(limits.pool)), limits, clock, builder }
+    }
+
+    /// The idle connections.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Sends a request where its permit says.
+    ///
+    /// A pooled connection that dies before the request is written, or before any answer to a request that may be
+    /// repeated, costs one retry on a new connection, never a second.
+    ///
+    /// # Errors
+    /// If no answer's head arrives.
+    pub async fn send(&self, permit: Permit<Vetted>, mut call: Call) -> Result<Answered, UpstreamError> {
+        let (target, vetted) = permit.redeem();
+        let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
+        // The canonical form holds no byte that a request line cannot.
+        let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
+        let authority = target.authority();
+        let mut request = call.into_request(uri);
+        if let Some(reused) = self.pool.take(authority, &vetted, self.clock.now()) {
+            let spare = spare(&request, reused.idle_for);
+            match self.exchange(reused.link, request, authority).await {
+                Ok(answered) => return Ok(answered),
+                Err(Failed { error, unsent }) => {
+                    match unsent.or_else(|| spare.filter(|_| error.may_repeat())) {
+                        Some(again) => request = again,
+                        None => return Err(error),
+                    }
+                }
+            }
+        }
+        let began = self.clock.now();
+        let link = self.connect(&vetted).await?;
+        let connect = self.since(began);
+        let answered = self.exchange(link, request, authority).await.map_err(|failed| failed.error)?;
+        Ok(Answered { connect: Some(connect), ..answered })
+    }
+
+    async fn connect(&self, vetted: &Vetted) -> Result<Link, UpstreamError> {
+        let (stream, address) = dial(vetted, self.limits.dial).await.map_err(UpstreamError::Dial)?;
+        let (sender, driver) =
+            self.builder.handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Protocol)?;
+        Ok(Link { sender, driver, address })
+    }
+
+    /// Sends a request and reads the answer's head, driving the connection meanwhile.
+    async fn exchange(
+        &self,
+        mut link: Link,
+        request: Request<Upload>,
+        authority: &str,
+    ) -> Result<Answered, Failed> {
+        let sent = link.sender.try_send_request(request);
+        let mut answer = pin!(sent);
+        let driver = &mut link.driver;
+        let both = poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            // Its end shows in the answer, which is polled again behind it.
+            let _ = std::pin::Pin::new(&mut *driver).poll(cx);
+            answer.as_mut().poll(cx)
+        });
+        let response = match tokio::time::timeout(self.limits.response_head, both).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(mut failed)) => {
+                let unsent = failed.take_message();
+                return Err(Failed { error: failed.into_error().into(), unsent });
+            }
+            Err(_) => return Err(Failed { error: UpstreamError::Timeout, unsent: None }),
+        };
+        let address = link.address;
+        let response = response.map(|incoming| self.download(incoming, link, authority));
+        Ok(Answered { response, connect: None, address })
+    }
+
+    fn download(&self, incoming: Incoming, link: Link, authority: &str) -> Download {
+        let home =
+            Home { pool: Arc::clone(&self.pool), authority: authority.into(), clock: self.clock.clone() };
+        Download::new(incoming, link, home, self.limits.body_idle)
+    }
+
+    fn since(&self, began: Instant) -> Duration {
+        self.clock.now().saturating_duration_since(began)
+    }
+}
+
+impl Call {
+    fn into_request(self, uri: Uri) -> Request<Upload> {
+        let chunked = !self.body.is_empty() && http_body::Body::size_hint(&self.body).exact().is_none();
+        let mut request = Request::new(self.body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = self.headers;
+        if chunked {
+            // Without it hyper sends a GET's body of unknown length not at all.
+            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        request
+    }
+}
+
+/// A copy to be sent again, where repeating is safe (RFC 9110 section 9.2.2) and the connection may be dead.
+fn spare(request: &Request<Upload>, idle_for: Duration) -> Option<Request<Upload>> {
+    let repeatable = request.method().is_idempotent() && request.body().is_empty();
+    if !repeatable || idle_for < SURELY_ALIVE {
+        return None;
+    }
+    let mut copy = Request::new(Upload::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// A failed exchange, with the request if none of it was written.
+struct Failed {
+    error: UpstreamError,
+    unsent: Option<Request<Upload>>,
+}
+
+impl From<hyper::Error> for UpstreamError {
+    fn from(error: hyper::Error) -> Self {
+        if error.is_user() || error.is_body_write_aborted() {
+            let source = std::error::Error::source(&error).and_then(|s| s.downcast_ref());
+            return Self::Upload(source.copied().unwrap_or(BodyError::Incomplete));
+        }
+        if error.is_parse_too_large() {
+            return Self::HeadTooLarge;
+        }
+        let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
+        if closed || is_reset(&error) { Self::Closed } else { Self::Protocol(error) }
+    }
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
+    source.is_some()
+}
+
+impl UpstreamError {
+    /// Whether the origin may have seen nothing of the request.
+    fn may_repeat(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
+    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Dial(DialError::Refused) => "connection_refused",
+            Self::Dial(DialError::Timeout) => "connection_timeout",
+            Self::Dial(DialError::Unreachable) => "destination_ip_unroutable",
+            Self::Dial(DialError::Other) => "proxy_internal_error",
+            Self::Timeout => "http_response_timeout",
+            Self::Closed => "connection_terminated",
+            Self::Upload(_) => "http_request_error",
+            Self::Protocol(_) => "http_protocol_error",
+            Self::HeadTooLarge => "http_response_header_section_size",
+        }
+    }
+}
+
+impl From<UpstreamError> for Refusal {
+    fn from(error: UpstreamError) -> Self {
+        let kind = error.as_str();
+        let (reason, status, code) = match &error {
+            UpstreamError::Dial(DialError::Timeout) => (Reason::UpstreamConnect, Some(504), None),
+            UpstreamError::Dial(_) => (Reason::UpstreamConnect, None, None),
+            UpstreamError::Timeout => (Reason::UpstreamTimeout, None, None),
+            UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
+            UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
+            UpstreamError::Upload(BodyError::Idle) => (Reason::RequestTimeout, None, None),
+            UpstreamError::Upload(BodyError::Incomplete) => (Reason::BadRequest, None, None),
+            UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
+            UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
+        };
+        Self { status, code, error: Some(kind), ..Self::new(reason, Stage::Upstream) }
+    }
+}
+
+/// OmniFind's codes: 720 if there is no status line, else 710 for a bad field.
+fn parse_code(error: &hyper::Error) -> u16 {
+    if error.is_parse_status() || error.to_string().contains("version") { 720 } else { 710 }
+}

@@ -1,0 +1,125 @@
+//! Other readings of a URL's text: normalised, and as a server that decodes too early would take it.
+
+use std::borrow::Cow;
+
+/// Escapes in upper case, those of unreserved characters decoded (RFC 3986 section 6.2.2): the form that `norm: true`
+/// compares.
+pub fn normalise_text(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut normal = String::with_capacity(text.len());
+    each_piece(text, |piece| match piece {
+        Piece::Plain(plain) => normal.push_str(plain),
+        Piece::Escape(byte, _) if is_unreserved(byte) => normal.push(char::from(byte)),
+        Piece::Escape(_, escape) => normal.push_str(&escape.to_ascii_uppercase()),
+    });
+    Cow::Owned(normal)
+}
+
+/// The path as a server reads it that decodes before it resolves; `None` if that changes nothing.
+pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
+    if !path.contains('%') {
+        return None;
+    }
+    let mut decoded = String::with_capacity(path.len());
+    let mut changed = false;
+    each_piece(path, |piece| match piece {
+        Piece::Plain(plain) => decoded.push_str(plain),
+        Piece::Escape(byte, _) if is_read_early(byte) => {
+            changed = true;
+            decoded.push(if byte == b'\\' { '/' } else { char::from(byte) });
+        }
+        Piece::Escape(_, escape) => decoded.push_str(escape),
+    });
+    changed.then(|| without_dot_segments(&decoded))
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn is_read_early(byte: u8) -> bool {
+    is_unreserved(byte) || matches!(byte, b'/' | b'\\' | b';' | b'%' | 0)
+}
+
+enum Piece<'a> {
+    Plain(&'a str),
+    /// The byte, and how it was written.
+    Escape(u8, &'a str),
+}
+
+fn each_piece(text: &str, mut take: impl FnMut(Piece<'_>)) {
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        let (plain, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        take(Piece::Plain(plain));
+        let escape = from.get(..3).and_then(|escape| {
+            let byte = u8::from_str_radix(escape.get(1..)?, 16).ok()?;
+            // A sign is a digit to no URL.
+            escape.as_bytes().get(1)?.is_ascii_hexdigit().then_some((byte, escape))
+        });
+        let used = match escape {
+            Some((byte, escape)) => {
+                take(Piece::Escape(byte, escape));
+                3
+            }
+            None => {
+                take(Piece::Plain("%"));
+                1
+            }
+        };
+        rest = from.get(used..).unwrap_or("");
+    }
+    take(Piece::Plain(rest));
+}
+
+/// RFC 3986 section 5.2.4.
+fn without_dot_segments(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let last = segments.len().saturating_sub(1);
+    for (at, segment) in segments.into_iter().enumerate() {
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            _ => kept.push(segment),
+        }
+        if at == last && matches!(segment, "." | "..") {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_readings() {
+        for (path, decoded) in [
+            ("/a%2f..%2fb", Some("/b")),
+            ("/%63gi-bin/x", Some("/cgi-bin/x")),
+            ("/a%5cb", Some("/a/b")),
+            ("/a%2541", Some("/a%41")),
+            ("/a%3bx", Some("/a;x")),
+            ("/a%2F..", Some("/a/..").map(|_| "/")),
+            ("/a%20b", None),
+            ("/plain", None),
+            ("/bad%zz%2", None),
+            ("/%+1", None),
+        ] {
+            assert_eq!(as_lax_servers_do(path).as_deref(), decoded, "{path}");
+        }
+    }
+
+    #[test]
+    fn normal_forms() {
+        assert_eq!(normalise_text("/%7euser%2fx%C3"), "/~user%2Fx%C3");
+        assert_eq!(normalise_text("/plain"), "/plain");
+        assert_eq!(normalise_text("100%"), "100%");
+    }
+}

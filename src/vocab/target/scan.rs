@@ -1,0 +1,154 @@
+//! The fast way to a canonical URL: one look at each byte, to see that nothing has to be changed.
+
+use super::Scheme;
+
+/// Where the parts of a canonical URL are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Layout {
+    pub(super) scheme: Scheme,
+    pub(super) host_end: u32,
+    pub(super) port: u16,
+    pub(super) path_start: u32,
+    pub(super) path_end: u32,
+}
+
+impl Layout {
+    /// Behind `http://` or `https://`.
+    pub(super) fn host_start(self) -> u32 {
+        match self.scheme {
+            Scheme::Http => 7,
+            Scheme::Https => 8,
+        }
+    }
+
+    /// Cuts a text that is canonical already.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let (scheme, start) = scheme(text)?;
+        let rest = text.get(start..)?;
+        let path = rest.find(['/', '?'])?;
+        let authority = rest.get(..path)?;
+        let colon = authority.rfind(':').filter(|_| !authority.ends_with(']'));
+        let port = match colon {
+            Some(colon) => authority.get(colon + 1..)?.parse().ok()?,
+            None => scheme.default_port(),
+        };
+        let path_start = start + path;
+        let path_end = rest.find('?').map_or(text.len(), |mark| start + mark);
+        let at = |place: usize| u32::try_from(place).ok();
+        Some(Self {
+            scheme,
+            host_end: at(start + colon.unwrap_or(path))?,
+            port,
+            path_start: at(path_start)?,
+            path_end: at(path_end)?,
+        })
+    }
+}
+
+fn scheme(text: &str) -> Option<(Scheme, usize)> {
+    if text.starts_with("http://") {
+        Some((Scheme::Http, 7))
+    } else if text.starts_with("https://") {
+        Some((Scheme::Https, 8))
+    } else {
+        None
+    }
+}
+
+/// Bytes that stay as they are in a host, a path and a query; a bit for each place.
+const HOST: u8 = 1;
+const PATH: u8 = 2;
+const QUERY: u8 = 4;
+
+#[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks the bounds")]
+const TABLE: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        table[byte as usize] = PATH | QUERY;
+        byte += 1;
+    }
+    // The escaping sets of the URL standard, and what this scan leaves to the full parser on purpose: `|` and `^`.
+    let changed = b"\"#<>\\^`{|}";
+    let mut at = 0;
+    while at < changed.len() {
+        table[changed[at] as usize] = 0;
+        at += 1;
+    }
+    table[b'?' as usize] = QUERY;
+    table[b'\'' as usize] = PATH;
+    let names = b"abcdefghijklmnopqrstuvwxyz0123456789-.";
+    at = 0;
+    while at < names.len() {
+        table[names[at] as usize] |= HOST;
+        at += 1;
+    }
+    table
+};
+
+fn stays(byte: u8, place: u8) -> bool {
+    TABLE.get(usize::from(byte)).is_some_and(|places| places & place != 0)
+}
+
+/// The layout of a URL that is canonical as it stands; `None` if it may have to be changed, or is wrong.
+pub(super) fn scan(text: &str) -> Option<Layout> {
+    let (scheme, start) = scheme(text)?;
+    let bytes = text.as_bytes();
+    let host_end = start + bytes.get(start..)?.iter().position(|b| !stays(*b, HOST))?;
+    if !is_plain_name(text.get(start..host_end)?) {
+        return None;
+    }
+    let (port, path_start) = match bytes.get(host_end)? {
+        b'/' => (scheme.default_port(), host_end),
+        b':' => port(bytes, host_end + 1, scheme)?,
+        _ => return None,
+    };
+    let path_end = path_end(bytes, path_start)?;
+    if path_end < bytes.len() && !bytes.get(path_end + 1..)?.iter().all(|b| stays(*b, QUERY)) {
+        return None;
+    }
+    let at = |place: usize| u32::try_from(place).ok();
+    Some(Layout {
+        scheme,
+        host_end: at(host_end)?,
+        port,
+        path_start: at(path_start)?,
+        path_end: at(path_end)?,
+    })
+}
+
+/// A name that IDNA and the IPv4 parser leave alone: no empty label, no `xn--`, and its last label begins with a
+/// letter.
+fn is_plain_name(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or(host);
+    let letter_first = last.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    letter_first && !host.starts_with('.') && !host.contains("..") && !host.contains("--")
+}
+
+/// A port as url would write it, and where the path behind it begins.
+fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
+    let digits = bytes.get(from..)?.iter().position(|b| !b.is_ascii_digit())?;
+    let slash = from + digits;
+    let text = std::str::from_utf8(bytes.get(from..slash)?).ok()?;
+    let port: u16 = text.parse().ok()?;
+    let canonical = port != 0 && !text.starts_with('0') && port != scheme.default_port();
+    (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
+}
+
+/// Where the path ends, if it has no byte to be escaped and no dot segment, plain or escaped.
+fn path_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut before = 0;
+    for (at, byte) in bytes.iter().enumerate().skip(start) {
+        if *byte == b'?' {
+            return Some(at);
+        }
+        let dot_segment = *byte == b'.' && before == b'/';
+        let escaped_dot =
+            (*byte | 0x20) == b'e' && before == b'2' && bytes.get(at.wrapping_sub(2)) == Some(&b'%');
+        if !stays(*byte, PATH) || dot_segment || escaped_dot {
+            return None;
+        }
+        before = *byte;
+    }
+    Some(bytes.len())
+}

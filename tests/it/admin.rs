@@ -1,0 +1,237 @@
+//! The admin listener over real sockets: pages, guards, and clients that misbehave.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crawlgate::admin::Admin;
+use crawlgate::admin::guard::{Guard, Token};
+use crawlgate::admin::health::{Check, CheckState, Readiness};
+use crawlgate::metrics::Metrics;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const TOKEN: &str = "correct-horse-battery";
+
+struct Bench {
+    addr: SocketAddr,
+    draining: Arc<AtomicBool>,
+}
+
+impl Bench {
+    async fn new(token: Option<&str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let draining = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&draining);
+        let readiness = Readiness::new(move || {
+            let drain = match seen.load(Ordering::Acquire) {
+                true => CheckState::Fail("shutting down".into()),
+                false => CheckState::Ok(String::new()),
+            };
+            vec![
+                Check::new("policy", CheckState::Ok("acme@3f9c2a1b".into())),
+                Check::new("drain", drain),
+                Check::new("log", CheckState::Warn("lost lines\n2 in all".into())),
+            ]
+        });
+        let guard = Guard::new(["gate.example".to_owned()], token.map(|token| Token::new(token).unwrap()));
+        let admin = Admin::new(guard, Metrics::new(&[], &[]).unwrap(), readiness);
+        tokio::spawn(admin.serve(listener, std::future::pending()));
+        Self { addr, draining }
+    }
+
+    /// Sends bytes and reads until the server closes.
+    async fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        tokio::time::timeout(Duration::from_secs(20), read).await.expect("the server closes").unwrap();
+        answer
+    }
+
+    /// A request with a fitting Host and these lines besides.
+    async fn ask(&self, line: &str, fields: &str) -> String {
+        self.raw(&format!("{line} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", self.addr)).await
+    }
+
+    async fn status(&self, line: &str, fields: &str) -> u16 {
+        status(&self.ask(line, fields).await)
+    }
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap().1
+}
+
+#[tokio::test]
+async fn pages_are_served() {
+    let bench = Bench::new(None).await;
+    let metrics = bench.ask("GET /metrics", "").await;
+    assert_eq!(status(&metrics), 200);
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    assert!(body(&metrics).starts_with("# HELP crawlgate_"));
+    assert!(body(&metrics).contains("\ncrawlgate_panics_total 0\n"));
+    assert_eq!(body(&bench.ask("GET /healthz", "").await), "ok\n");
+
+    let head = bench.ask("HEAD /metrics", "").await;
+    assert_eq!((status(&head), body(&head)), (200, ""));
+    assert!(head.contains("content-length: ") && !head.contains("content-length: 0"));
+}
+
+#[tokio::test]
+async fn readiness_follows_its_checks() {
+    let bench = Bench::new(None).await;
+    let answer = bench.ask("GET /readyz", "").await;
+    assert_eq!(status(&answer), 200);
+    assert_eq!(body(&answer), "ok policy: acme@3f9c2a1b\nok drain\nwarn log: lost lines 2 in all\n");
+    bench.draining.store(true, Ordering::Release);
+    let answer = bench.ask("GET /readyz", "").await;
+    assert_eq!(status(&answer), 503);
+    assert!(body(&answer).contains("fail drain: shutting down\n"));
+    assert_eq!(bench.status("GET /healthz", "").await, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_problem_document() {
+    let bench = Bench::new(None).await;
+    let answer = bench.ask("GET /nothing?<script>", "").await;
+    let answer = if status(&answer) == 400 { bench.ask("GET /nothing?script", "").await } else { answer };
+    assert_eq!(status(&answer), 404);
+    assert!(answer.contains("content-type: application/problem+json\r\n"));
+    let problem: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
+    assert_eq!((problem["status"].as_u64(), problem["title"].as_str()), (Some(404), Some("Not Found")));
+    assert!(!answer.contains("script"));
+
+    let answer = bench.ask("POST /metrics", "Content-Length: 0\r\n").await;
+    assert_eq!(status(&answer), 405);
+    assert!(answer.contains("allow: GET, HEAD\r\n"));
+    for line in ["DELETE /healthz", "OPTIONS /readyz", "TRACE /metrics"] {
+        assert_eq!(bench.status(line, "").await, 405, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn only_own_hosts_and_own_pages_may_ask() {
+    let bench = Bench::new(None).await;
+    let port = bench.addr.port();
+    let host = |value: &str| format!("GET /metrics HTTP/1.1\r\nHost: {value}\r\n\r\n");
+    for (request, expected) in [
+        (host(&format!("localhost:{port}")), 200),
+        (host(&format!("[::1]:{port}")), 200),
+        (host("gate.example"), 200),
+        (host("gate.example:9999"), 200),
+        (host(&format!("evil.example:{port}")), 403),
+        (host("127.0.0.1"), 403),
+        (host("127.0.0.1:1"), 403),
+        (host(""), 403),
+        ("GET /metrics HTTP/1.1\r\n\r\n".into(), 400),
+        ("GET /metrics HTTP/1.0\r\n\r\n".into(), 400),
+        (format!("GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil\r\n\r\n"), 400),
+    ] {
+        assert_eq!(status(&bench.raw(&request).await), expected, "{request:?}");
+    }
+    for (fields, expected) in [
+        (format!("Origin: http://{}\r\n", bench.addr), 200),
+        ("Origin: http://evil.example\r\n".into(), 403),
+        (format!("Origin: https://{}\r\n", bench.addr), 403),
+        ("Origin: null\r\n".into(), 403),
+        (format!("Origin: http://{0}\r\nOrigin: http://evil.example\r\n", bench.addr), 403),
+        ("Sec-Fetch-Site: same-origin\r\n".into(), 200),
+        ("Sec-Fetch-Site: none\r\n".into(), 200),
+        ("Sec-Fetch-Site: cross-site\r\n".into(), 403),
+        ("Sec-Fetch-Site: same-site\r\n".into(), 403),
+    ] {
+        assert_eq!(bench.status("GET /healthz", &fields).await, expected, "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_no_proxy() {
+    let bench = Bench::new(None).await;
+    for line in [
+        "GET http://www.example.com/metrics".to_owned(),
+        format!("GET http://{}/metrics", bench.addr),
+        "CONNECT www.example.com:443".to_owned(),
+        format!("CONNECT {}", bench.addr),
+    ] {
+        let answer = bench.ask(&line, "").await;
+        assert_eq!(status(&answer), 400, "{line}");
+        assert!(answer.contains("the proxy listens on another port"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_everywhere_but_at_the_probes() {
+    let bench = Bench::new(Some(TOKEN)).await;
+    for (line, fields, expected) in [
+        ("GET /metrics", "", 200),
+        ("GET /healthz", "", 200),
+        ("GET /readyz", "", 200),
+        ("GET /ca.pem", "", 404),
+        ("GET /api/v1/policy", "", 401),
+        ("POST /api/v1/reload", "", 401),
+        ("GET /nothing", "Authorization: Bearer wrong-horse-battery\r\n", 401),
+        ("GET /nothing", "Authorization: Basic correct-horse-battery\r\n", 401),
+        ("GET /nothing", "Authorization: Bearer correct-horse-battery\r\n", 404),
+        ("GET /nothing", "Authorization: bearer  correct-horse-battery\r\n", 404),
+        (
+            "GET /nothing",
+            "Authorization: Bearer correct-horse-battery\r\nAuthorization: Bearer correct-horse-battery\r\n",
+            401,
+        ),
+    ] {
+        assert_eq!(bench.status(line, fields).await, expected, "{line} {fields:?}");
+    }
+    let answer = bench.ask("GET /nothing", "").await;
+    assert!(answer.contains("www-authenticate: Bearer realm=\"crawlgate admin\"\r\n"));
+    assert!(!answer.contains("horse"));
+}
+
+#[tokio::test]
+async fn bad_heads_end_their_connection_only() {
+    let bench = Bench::new(None).await;
+    assert_eq!(status(&bench.raw("NONSENSE\r\n\r\n").await), 400);
+    let big = format!("X-Big: {}\r\n", "x".repeat(64 << 10));
+    let mut stream = TcpStream::connect(bench.addr).await.unwrap();
+    // The server may close before it has read everything.
+    let _ = stream.write_all(format!("GET /metrics HTTP/1.1\r\n{big}\r\n").as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(!String::from_utf8_lossy(&answer).contains(" 200 "));
+    assert_eq!(bench.status("GET /healthz", "").await, 200);
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_lock_others_out_before_the_cap() {
+    let bench = Bench::new(None).await;
+    let mut idle = Vec::new();
+    for _ in 0..60 {
+        idle.push(TcpStream::connect(bench.addr).await.unwrap());
+    }
+    assert_eq!(bench.status("GET /healthz", "").await, 200);
+    drop(idle);
+    assert_eq!(bench.status("GET /healthz", "").await, 200);
+}
+
+#[tokio::test]
+async fn it_stops_when_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let readiness = Readiness::new(Vec::new);
+    let admin = Admin::new(Guard::new([], None), Metrics::new(&[], &[]).unwrap(), readiness);
+    let serving = tokio::spawn(admin.serve(listener, async {
+        let _ = stopped.await;
+    }));
+    assert!(TcpStream::connect(addr).await.is_ok());
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(20), serving).await.expect("it stops").unwrap();
+    assert!(TcpStream::connect(addr).await.is_err());
+}

@@ -1,0 +1,398 @@
+//! The decision log: what its lines say, what they must not say, and what happens when it cannot be written.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crawlgate::clock::{Clock, Hand};
+use crawlgate::metrics::Metrics;
+use crawlgate::metrics::labels::{RuleMode, Source};
+use crawlgate::metrics::log::{Closed, Destination, Log, LogSettings, OnFull, QueryText, Share};
+use crawlgate::metrics::record::{Keep, Record, Recorder};
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::rule_id::RuleId;
+use crawlgate::vocab::stage::Stage;
+use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use http::{HeaderValue, Method};
+use serde_json::Value;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A destination that can be told to block, to fail, or to take only so many bytes.
+#[derive(Clone, Default)]
+struct Disk(Arc<(Mutex<DiskState>, Condvar)>);
+
+#[derive(Default)]
+struct DiskState {
+    bytes: Vec<u8>,
+    blocked: bool,
+    fails: bool,
+    /// Takes this many more bytes, then fails.
+    room: Option<usize>,
+}
+
+impl Disk {
+    fn set(&self, change: impl FnOnce(&mut DiskState)) {
+        change(&mut self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.0.lock().unwrap().bytes.clone()).unwrap()
+    }
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let state = self.0.0.lock().unwrap();
+        let mut state = self.0.1.wait_while(state, |state| state.blocked).unwrap();
+        let taken = bytes.len().min(state.room.unwrap_or(usize::MAX));
+        if state.fails || taken == 0 {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        state.room = state.room.map(|room| room - taken);
+        state.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Bench {
+    disk: Disk,
+    metrics: Metrics,
+    recorder: Recorder,
+    clock: Clock,
+    hand: Hand,
+}
+
+impl Bench {
+    fn new(settings: LogSettings) -> Self {
+        let disk = Disk::default();
+        let (clock, hand) = Clock::manual();
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let settings = LogSettings { to: Destination::Writer(Box::new(disk.clone())), ..settings };
+        let log = Log::open(settings, &metrics, &clock).unwrap();
+        Self { disk, recorder: Recorder::new(metrics.clone(), log, clock.clone()), metrics, clock, hand }
+    }
+
+    fn begin(&self) -> Record {
+        self.recorder.begin(self.clock.now(), &Method::GET)
+    }
+
+    fn reject(&self, url: &str) {
+        let mut record = self.begin();
+        record.target(&UrlTarget::parse(url).unwrap());
+        record.rejected(Reason::Rule, None, Keep::Full);
+        record.finish(self.clock.now());
+    }
+
+    fn log(&self) -> &Log {
+        self.recorder.log()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        assert_eq!(self.log().flush(LONG), Closed::Done);
+        self.disk.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
+    fn dropped(&self) -> usize {
+        let text = self.metrics.render();
+        let line = text.lines().find_map(|line| line.strip_prefix("crawlgate_decision_log_dropped_total "));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn a_line_has_every_field_in_its_place() {
+    let bench = Bench::new(LogSettings::default());
+    let ids = [RuleId::new("pages").unwrap(), RuleId::new("no-pdf").unwrap()];
+    let rules = ids.iter().map(|id| (id, RuleMode::Enforce));
+    let policy = bench.metrics.policy_loaded("acme", "3f9c2a1b", rules, bench.clock.wall());
+    let mut record = bench.begin();
+    let id = record.id().to_string();
+    record.target(&UrlTarget::parse("http://www.example.com/a?b=c").unwrap());
+    record.judged_under(&policy);
+    record.enter(Stage::Response);
+    record.allowed(Some(0));
+    record.rejected(Reason::Rule, Some(1), Keep::Full);
+    record.held(Duration::from_millis(1_250));
+    record.resolved_in(Duration::from_micros(1_234));
+    record.connected_in(Duration::from_micros(7));
+    record.tls_in(Duration::from_millis(20));
+    record.address("192.0.2.7".parse::<IpAddr>().unwrap());
+    let pdf = HeaderValue::from_static("application/pdf");
+    record.origin_answered(200, Some(&pdf), Duration::from_millis(95));
+    record.answered(451, Source::Proxy);
+    record.add_down(321);
+    bench.hand.advance(Duration::from_millis(1_500));
+    record.finish(bench.clock.now());
+    bench.lines();
+    let expected = format!(
+        concat!(
+            r#"{{"ts":"2026-01-01T00:00:01.500Z","decision":"{}","crawler":"anonymous","stage":"response","#,
+            r#""method":"GET","url":"http://www.example.com/a?b=c","host":"www.example.com","verdict":"reject","#,
+            r#""reason":"rule","rule":"no-pdf","policy":"acme","revision":"3f9c2a1b","mode":"enforce","#,
+            r#""held_ms":1250.000,"origin_status":200,"sent_status":451,"content_type":"application/pdf","#,
+            r#""bytes":321,"dns_ms":1.234,"connect_ms":0.007,"tls_ms":20.000,"ttfb_ms":95.000,"#,
+            r#""address":"192.0.2.7","error":null}}"#,
+            "\n"
+        ),
+        id
+    );
+    assert_eq!(bench.disk.text(), expected);
+}
+
+#[test]
+fn a_client_that_left_has_a_line_of_nulls() {
+    let bench = Bench::new(LogSettings::default());
+    drop(bench.begin());
+    let lines = bench.lines();
+    let line = lines[0].as_object().unwrap();
+    let known: Vec<_> =
+        line.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        known,
+        ["ts", "decision", "crawler", "stage", "method", "verdict", "reason", "mode", "bytes", "error"]
+    );
+    assert_eq!(
+        (line.len(), &line["reason"], &line["error"]),
+        (24, &"client_left".into(), &"client_left".into())
+    );
+}
+
+#[test]
+fn an_incomplete_answer_shows_why() {
+    let bench = Bench::new(LogSettings::default());
+    for (complete, failure, shown) in [
+        (true, None, Value::Null),
+        (true, Some("http_response_incomplete"), "http_response_incomplete".into()),
+        (false, Some("http_response_incomplete"), "http_response_incomplete".into()),
+        (false, None, "client_left".into()),
+    ] {
+        let mut record = bench.begin();
+        record.allowed(None);
+        record.answered(200, Source::Origin);
+        if complete {
+            record.complete();
+        }
+        if let Some(failure) = failure {
+            record.upstream_failed(failure);
+        }
+        drop(record);
+        assert_eq!(bench.lines().last().unwrap()["error"], shown, "{complete} {failure:?}");
+    }
+}
+
+#[test]
+fn hostile_text_stays_inside_its_field() {
+    let bench = Bench::new(LogSettings::default());
+    let method = Method::from_bytes(&[b'x'; 5_000]).unwrap();
+    let longest = [&b"text/"[..], &[b'x'; 60_000]].concat();
+    let types = [
+        (&b"text/html\", \"verdict\": \"allow"[..], ""),
+        (b"\xff\xfe\x80 caf\xe9", ""),
+        ("caf\u{e9}/\u{85}\u{2028}\u{202e}".as_bytes(), ""),
+        (b"Text/HTML ; charset=\"", "text/html"),
+        (b"tab\there/x", ""),
+        (&longest, "text/"),
+    ];
+    for (content_type, _) in types {
+        let mut record = bench.recorder.begin(bench.clock.now(), &method);
+        record.target(&UrlTarget::parse("http://h.example/a?\"},{\\\"x\\\":'<script>").unwrap());
+        record.origin_answered(200, Some(&HeaderValue::from_bytes(content_type).unwrap()), Duration::ZERO);
+        record.rejected(Reason::Default, None, Keep::Full);
+        record.finish(bench.clock.now());
+    }
+    let lines = bench.lines();
+    let text = bench.disk.text();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+    assert!(text.lines().all(|line| line.len() < 2_000));
+    assert_eq!(lines.len(), types.len());
+    for (line, (_, shown)) in lines.iter().zip(types) {
+        assert_eq!((line["verdict"].as_str(), line["host"].as_str()), (Some("reject"), Some("h.example")));
+        assert_eq!(line["method"].as_str().unwrap().len(), 128);
+        assert_eq!(line["content_type"].as_str().unwrap().trim_end_matches('x'), shown);
+    }
+}
+
+#[test]
+fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
+    let bench = Bench::new(LogSettings::default());
+    for keep in [Keep::Full, Keep::Host, Keep::None] {
+        let mut record = bench.begin();
+        record.target(&UrlTarget::parse("http://h.example/secret").unwrap());
+        record.rejected(Reason::Rule, None, keep);
+    }
+    let mut tunnel = bench.begin();
+    tunnel.host(&HostTarget::parse_authority("t.example:443").unwrap());
+    tunnel.rejected(Reason::ConnectUnsupported, None, Keep::Full);
+    drop(tunnel);
+    let mut allowed = bench.begin();
+    allowed.target(&UrlTarget::parse("http://h.example/page").unwrap());
+    allowed.allowed(None);
+    drop(allowed);
+    let lines = bench.lines();
+    let shown: Vec<_> = lines.iter().map(|line| (line["url"].as_str(), line["host"].as_str())).collect();
+    assert_eq!(
+        shown,
+        [
+            (Some("http://h.example/secret"), Some("h.example")),
+            (None, Some("h.example")),
+            (None, None),
+            (None, Some("t.example")),
+            (Some("http://h.example/page"), Some("h.example")),
+        ]
+    );
+}
+
+#[test]
+fn queries_are_redacted_when_asked() {
+    let bench = Bench::new(LogSettings { query: QueryText::Redacted, ..LogSettings::default() });
+    bench.reject("http://h.example/a?token=secret");
+    assert_eq!(bench.lines()[0]["url"], "http://h.example/a?redacted");
+}
+
+#[test]
+fn allows_are_sampled_and_rejections_never() {
+    let bench = Bench::new(LogSettings { allows: Share::new(0.1).unwrap(), ..LogSettings::default() });
+    for _ in 0..1_000 {
+        let mut record = bench.begin();
+        record.allowed(None);
+        drop(record);
+        bench.reject("http://h.example/");
+        let mut record = bench.begin();
+        record.shadow_rejected(0);
+        record.allowed(None);
+    }
+    let lines = bench.lines();
+    let count = |verdict: &str| lines.iter().filter(|line| line["verdict"] == verdict).count();
+    assert_eq!((count("reject"), count("shadow_reject")), (1_000, 1_000));
+    assert!((95..=105).contains(&count("allow")), "{}", count("allow"));
+    let shadow = lines.iter().find(|line| line["verdict"] == "shadow_reject").unwrap();
+    assert_eq!(shadow["mode"], "shadow");
+}
+
+#[test]
+fn every_line_of_every_thread_arrives_whole() {
+    let bench = Bench::new(LogSettings::default());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let bench = &bench;
+            scope.spawn(move || {
+                (0..1_000).for_each(|n| bench.reject(&format!("http://h.example/{thread}/{n}")))
+            });
+        }
+    });
+    assert_eq!(bench.log().close(LONG), Closed::Done);
+    let mut urls: Vec<String> = bench
+        .disk
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["url"].as_str().unwrap().to_owned())
+        .collect();
+    urls.sort_unstable();
+    urls.dedup();
+    assert_eq!((urls.len(), bench.dropped()), (8_000, 0));
+}
+
+#[test]
+fn a_full_log_drops_and_counts_and_never_blocks() {
+    let bench = Bench::new(LogSettings { queue: 10_000, ..LogSettings::default() });
+    bench.disk.set(|disk| disk.blocked = true);
+    // Nothing is written meanwhile: if a drop waited for the log, this would not end.
+    (0..1_000).for_each(|n| bench.reject(&format!("http://h.example/{n}")));
+    let dropped = bench.dropped();
+    assert!((900..1_000).contains(&dropped), "{dropped}");
+    assert!(bench.log().warning().unwrap().contains("lost lines"));
+    assert_eq!(bench.log().flush(Duration::from_millis(20)), Closed::TimedOut);
+    bench.disk.set(|disk| disk.blocked = false);
+    assert_eq!(bench.lines().len() + dropped, 1_000);
+    assert_eq!(bench.dropped(), dropped);
+    bench.hand.advance(Duration::from_secs(61));
+    assert_eq!(bench.log().warning(), None);
+}
+
+#[test]
+fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
+    let bench = Bench::new(LogSettings::default());
+    bench.reject("http://h.example/first");
+    let first = bench.lines().len();
+    bench.disk.set(|disk| disk.room = Some(100));
+    bench.reject("http://h.example/torn");
+    bench.log().flush(LONG);
+    assert!(bench.log().warning().unwrap().contains("cannot be written"));
+    bench.reject("http://h.example/lost");
+    bench.log().flush(LONG);
+    assert_eq!(bench.dropped(), 2);
+    bench.disk.set(|disk| disk.room = None);
+    bench.reject("http://h.example/last");
+    bench.log().flush(LONG);
+    let text = bench.disk.text();
+    let lines: Vec<_> = text.lines().map(serde_json::from_str::<Value>).collect();
+    assert_eq!((first, lines.len()), (1, 3));
+    assert!(lines[1].is_err(), "the torn line stands alone");
+    assert_eq!(lines[2].as_ref().unwrap()["url"], "http://h.example/last");
+    assert!(!bench.log().warning().unwrap().contains("cannot be written"));
+}
+
+#[test]
+fn waiting_loses_nothing_on_a_full_disk() {
+    let bench = Bench::new(LogSettings { on_full: OnFull::Wait, queue: 1_000, ..LogSettings::default() });
+    bench.disk.set(|disk| disk.room = Some(777));
+    (0..50).for_each(|n| bench.reject(&format!("http://h.example/{n}")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let waits = tokio::time::timeout(Duration::from_millis(50), bench.log().room()).await;
+        assert!(waits.is_err(), "there is no room");
+        bench.disk.set(|disk| disk.room = None);
+        tokio::time::timeout(LONG, bench.log().room()).await.expect("room again");
+    });
+    assert_eq!((bench.lines().len(), bench.dropped()), (50, 0));
+}
+
+#[test]
+fn room_is_at_once_unless_waiting_is_asked_for() {
+    let bench = Bench::new(LogSettings { queue: 0, ..LogSettings::default() });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(bench.log().room());
+    runtime.block_on(Log::off().room());
+}
+
+#[test]
+fn lines_behind_the_end_are_counted() {
+    let bench = Bench::new(LogSettings::default());
+    bench.reject("http://h.example/in-time");
+    assert_eq!(bench.log().close(LONG), Closed::Done);
+    bench.reject("http://h.example/too-late");
+    assert_eq!((bench.disk.text().lines().count(), bench.dropped()), (1, 1));
+    assert_eq!(bench.log().close(LONG), Closed::Done);
+    assert_eq!(bench.log().flush(LONG), Closed::Done);
+}
+
+#[test]
+fn a_file_is_appended_to() {
+    let path = std::env::temp_dir().join(format!("crawlgate-log-test-{}.jsonl", std::process::id()));
+    std::fs::write(&path, "{}\n").unwrap();
+    let (clock, _hand) = Clock::manual();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let settings = LogSettings { to: Destination::Path(path.clone()), ..LogSettings::default() };
+    let log = Log::open(settings, &metrics, &clock).unwrap();
+    let recorder = Recorder::new(metrics, log.clone(), clock.clone());
+    drop(recorder.begin(clock.now(), &Method::GET));
+    assert_eq!(log.close(LONG), Closed::Done);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(text.lines().count(), 2);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_an_error() {
+    let (clock, _hand) = Clock::manual();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let to = Destination::Path("/nowhere/at/all/log.jsonl".into());
+    assert!(Log::open(LogSettings { to, ..LogSettings::default() }, &metrics, &clock).is_err());
+}

@@ -1,0 +1,349 @@
+//! Random policies and facts from small pools, so that conditions hold about as often as not.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use fastrand::Rng;
+use serde_json::{Value as Json, json};
+
+use super::model::{Atom, Cond, Kind, Node, Response, World};
+
+/// How often each thing was generated: the test prints it and asks for a minimum.
+pub type Spread = BTreeMap<String, u64>;
+
+const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
+const PATHS: [&str; 9] = [
+    "/", "/x", "/old", "/old/a", "/older", "/cgi-bin/x.gif", "/a/a/b.tar.gz", "/p.html", "/a/b/a/c/a",
+];
+const QUERIES: [&str; 6] = ["", "x=1", "x=1&y=2", "y=2&x=", "sid=abc", "x=2&x=1"];
+const TYPES: [&str; 5] = ["text/html", "image/png", "video/mp4", "application/pdf", ""];
+const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
+const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.9.0.1", "192.0.2.7", "2001:db8::1"];
+
+/// Every field with the kinds that the generator gives it.
+const ATOMS: [(&str, &[&str]); 25] = [
+    ("url", &["exact", "prefix", "suffix", "contains", "regex", "glob", "length"]),
+    ("scheme", &["exact"]),
+    ("host", &["exact", "prefix", "suffix", "contains", "regex", "glob"]),
+    ("port", &["range"]),
+    ("authority", &["exact", "prefix", "suffix"]),
+    ("path", &["exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments", "repeats"]),
+    ("path_and_query", &["exact", "prefix", "contains", "regex"]),
+    ("rel_path", &["exact", "prefix"]),
+    ("rel_path_and_query", &["exact", "contains"]),
+    ("query", &["exact", "prefix", "contains", "params"]),
+    ("authority_path_query", &["exact", "prefix"]),
+    ("param.x", &["exact", "length"]),
+    ("method", &["exact"]),
+    ("crawler", &["exact", "prefix"]),
+    ("referer", &["exact", "contains"]),
+    ("dest", &["exact"]),
+    ("depth", &["range"]),
+    ("address", &["cidr"]),
+    ("content_type", &["exact", "prefix", "contains", "suffix", "length"]),
+    ("status", &["range"]),
+    ("size", &["range"]),
+    ("header.x-a", &["exact", "prefix", "contains"]),
+    ("usage.train-ai", &["exact"]),
+    ("meta_robots", &["exact", "contains"]),
+    ("canonical", &["exact", "prefix"]),
+];
+const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "surt", "site", "in"];
+
+/// A generator with its own count of what it made.
+pub struct Generator {
+    pub rng: Rng,
+    pub spread: Spread,
+    next_id: u32,
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Self {
+        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0 }
+    }
+
+    fn count(&mut self, what: impl Into<String>) {
+        *self.spread.entry(what.into()).or_insert(0) += 1;
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        self.rng.choice(from).unwrap()
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(0..n) == 0
+    }
+
+    pub fn world(&mut self) -> World {
+        let host = *self.pick(&HOSTS);
+        self.world_on("http", host, [80, 80, 8080][self.rng.usize(0..3)])
+    }
+
+    /// Facts with everything known, on a given host.
+    pub fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
+        World {
+            scheme: scheme.into(),
+            host: host.into(),
+            port,
+            path: (*self.pick(&PATHS)).into(),
+            query: (*self.pick(&QUERIES)).into(),
+            method: (*self.pick(&["GET", "GET", "HEAD", "POST"])).into(),
+            crawler: (*self.pick(&["anonymous", "news-bot"])).into(),
+            referer: (*self.pick(&["", "http://a.test/"])).into(),
+            dest: self.pick(&[None, Some("navigation"), Some("embed")]).map(str::to_owned),
+            depth: *self.pick(&[None, Some(0), Some(2), Some(9)]),
+            address: Some(self.pick(&ADDRESSES).parse::<IpAddr>().unwrap()),
+            response: Some(self.response()),
+        }
+    }
+
+    fn response(&mut self) -> Response {
+        let mut headers = BTreeMap::new();
+        let mut maybe = |name: &str, values: &[&str], g: &mut Self| {
+            if g.rng.bool() {
+                headers.insert(name.to_owned(), (*g.pick(values)).to_owned());
+            }
+        };
+        maybe("x-a", &["one", "two"], self);
+        maybe("content-usage", &["train-ai=y", "train-ai=n"], self);
+        maybe("x-robots-tag", &["noindex", "noindex, nofollow"], self);
+        maybe("link", &["<http://a.test/x>; rel=canonical"], self);
+        Response {
+            status: *self.pick(&STATUSES),
+            content_type: (*self.pick(&TYPES)).into(),
+            size: *self.pick(&[None, Some(0), Some(500), Some(5000)]),
+            headers,
+        }
+    }
+
+    /// A whole policy: its document and its rules as the oracle reads them.
+    pub fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
+        let count = self.rng.usize(2..8);
+        let rules: Vec<Node> = (0..count).map(|_| self.rule(0, 0, 2)).collect();
+        let disposition = *self.pick(&["allow", "allow", "allow", "disallow", "disallow-log"]);
+        let base = BTreeMap::from([("disposition".to_owned(), json!(disposition))]);
+        let document = json!({
+            "policy": 1,
+            "name": "random",
+            "options": base,
+            "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
+            "rules": rules.iter().map(Node::to_json).collect::<Vec<_>>(),
+        });
+        (document, rules, base)
+    }
+
+    fn id(&mut self) -> String {
+        self.next_id += 1;
+        format!("r{}", self.next_id)
+    }
+
+    /// A rule whose facts are known no earlier than `above` and no later than `latest`.
+    fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
+        if nesting < 3 && self.rng.bool() {
+            return self.group(nesting, above, latest);
+        }
+        let cond = self.cond(latest, 2);
+        self.filter(cond, above)
+    }
+
+    fn filter(&mut self, cond: Cond, above: usize) -> Node {
+        let require = self.one_in(6);
+        self.count(if require { "rule require" } else { "rule forbid" });
+        let stage = self.wait(cond.stage().unwrap_or(0).max(above));
+        let log = self.rng.bool();
+        Node { id: self.id(), enabled: true, stage, kind: Kind::Filter { require, cond, log } }
+    }
+
+    /// Sometimes a rule is told to wait for a stage at or after its facts.
+    fn wait(&mut self, earliest: usize) -> Option<usize> {
+        if !self.one_in(8) {
+            return None;
+        }
+        let stage = self.rng.usize(earliest..3);
+        self.count(format!("stage {}", super::model::STAGES[stage]));
+        Some(stage)
+    }
+
+    fn group(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
+        let when = (!self.one_in(6)).then(|| self.cond(latest, 2));
+        let own = when.as_ref().and_then(Cond::stage).unwrap_or(0).max(above);
+        let stage = self.wait(own);
+        let stage_now = stage.unwrap_or(own);
+        let unless = when.is_some() && self.one_in(4);
+        let first = self.one_in(3);
+        let stop = self.one_in(4);
+        self.count(if unless { "rule unless" } else { "rule when" });
+        if stop {
+            self.count("stop");
+        }
+        let count = self.rng.usize(0..4);
+        let rules = if first && count > 0 {
+            self.count("match: first");
+            self.first_list(nesting, stage_now, count)
+        } else {
+            (0..count).map(|_| self.rule(nesting + 1, stage_now, 2)).collect()
+        };
+        let then = self.assignments();
+        let enabled = !self.one_in(20);
+        let first = first && !rules.is_empty();
+        Node { id: self.id(), enabled, stage, kind: Kind::Group { when, unless, then, stop, first, rules } }
+    }
+
+    /// Children that all run at one stage: each names a fact of that stage, or names none.
+    fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
+        let stage = self.rng.usize(above..3);
+        let mut rules: Vec<Node> = (0..count).map(|_| self.first_child(nesting, stage)).collect();
+        if self.one_in(3) {
+            rules.push(self.plain_group(Some(Cond::Always)));
+        }
+        rules
+    }
+
+    fn first_child(&mut self, nesting: usize, stage: usize) -> Node {
+        let at_stage = Cond::Atom(self.atom_at(stage));
+        let cond = match self.rng.u32(0..3) {
+            0 => Cond::All(vec![at_stage, self.cond(stage, 1)]),
+            1 => Cond::Any(vec![at_stage, self.cond(stage, 1)]),
+            _ => at_stage,
+        };
+        if self.rng.bool() {
+            let mut filter = self.filter(cond, stage);
+            filter.stage = None;
+            return filter;
+        }
+        let mut group = self.plain_group(Some(cond));
+        if nesting < 2
+            && let Kind::Group { rules, .. } = &mut group.kind
+        {
+            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, 2)).collect();
+        }
+        group
+    }
+
+    fn plain_group(&mut self, when: Option<Cond>) -> Node {
+        let stop = self.one_in(6);
+        if stop {
+            self.count("stop");
+        }
+        let kind = Kind::Group { when, unless: false, then: self.assignments(), stop, first: false, rules: vec![] };
+        Node { id: self.id(), enabled: true, stage: None, kind }
+    }
+
+    fn assignments(&mut self) -> Vec<(&'static str, Json)> {
+        let mut then = vec![];
+        if self.one_in(3) {
+            then.push(("disposition", json!(*self.pick(&["allow", "allow", "disallow", "disallow-log"]))));
+        }
+        if self.one_in(8) {
+            then.push(("html_only", json!(self.rng.bool())));
+        }
+        if self.one_in(8) {
+            then.push(("max_depth", json!(self.rng.u32(0..5))));
+        }
+        then
+    }
+
+    fn cond(&mut self, latest: usize, nesting: usize) -> Cond {
+        if nesting == 0 || self.rng.u32(0..10) < 6 {
+            let stage = self.rng.usize(0..=latest);
+            return Cond::Atom(self.atom_at(stage));
+        }
+        let parts = |g: &mut Self| (0..g.rng.usize(1..4)).map(|_| g.cond(latest, nesting - 1)).collect();
+        match self.rng.u32(0..8) {
+            0..3 => Cond::All(parts(self)),
+            3..6 => Cond::Any(parts(self)),
+            6 => Cond::Not(Box::new(self.cond(latest, nesting - 1))),
+            _ => Cond::Always,
+        }
+    }
+
+    /// A test of a field that becomes known exactly at this stage.
+    fn atom_at(&mut self, stage: usize) -> Atom {
+        loop {
+            let atom = if stage == 0 && self.one_in(3) { self.shortcut() } else { self.atom() };
+            if atom.stage() == stage {
+                self.count(format!("stage {}", super::model::STAGES[stage]));
+                let field = if atom.field.is_empty() { "shortcut" } else { atom.field };
+                self.count(format!("field {field}"));
+                self.count(format!("kind {}", atom.kind));
+                return atom;
+            }
+        }
+    }
+
+    fn shortcut(&mut self) -> Atom {
+        let kind = *self.pick(&SHORTCUTS);
+        let value = match kind {
+            "domain" => *self.pick(&["a.test", "b.test"]),
+            "ext" => *self.pick(&["gif", "tar.gz", "html"]),
+            "under" => *self.pick(&["/old", "/a"]),
+            "url_prefix" => *self.pick(&["http://a.test/", "http://b.test/old"]),
+            "in_query" => *self.pick(&["sid=", "x="]),
+            "surt" => *self.pick(&["test,a,", "test,b,)/old"]),
+            "site" => *self.pick(&["http://a.test", "http://b.test/old"]),
+            _ => "mine",
+        };
+        Atom { field: "", kind, values: vec![value.into()], ignore_case: false }
+    }
+
+    fn atom(&mut self) -> Atom {
+        let (field, kinds) = *self.pick(&ATOMS);
+        let kind = *self.pick(kinds);
+        let count = if kind == "length" || kind == "range" { 1 } else { self.rng.usize(1..3) };
+        let values = (0..count).map(|_| self.value(field, kind)).collect();
+        let folds = ["exact", "prefix", "suffix", "contains"].contains(&kind) && field != "content_type";
+        Atom { field, kind, values, ignore_case: folds && self.one_in(8) }
+    }
+
+    fn value(&mut self, field: &str, kind: &str) -> String {
+        match (field, kind) {
+            (_, "length" | "segments" | "repeats" | "params") => {
+                (*self.pick(&["0", "1", "2", "[2:]", "[:3]", "[5:20]"])).into()
+            }
+            ("port", _) => (*self.pick(&["80", "8080"])).into(),
+            ("depth", _) => (*self.pick(&["0", "[1:]", "[:2]"])).into(),
+            ("status", _) => (*self.pick(&["200", "404", "2xx", "5xx"])).into(),
+            ("size", _) => (*self.pick(&["0", "[100:]", "[:1000]"])).into(),
+            ("address", _) => (*self.pick(&["10.0.0.0/8", "10.9.0.0/16", "192.0.2.0/24", "2001:db8::/32"])).into(),
+            ("content_type", "exact") => (*self.pick(&["text/html", "image/png", "video/*", "image/*"])).into(),
+            (_, "regex") => (*self.pick(&["/old(/|$)", "a\\.test", "[0-9]", "^http://b", "\\.gif$"])).into(),
+            (_, "glob") => (*self.pick(&["*", "*.test", "*/old*", "/a*a", "http://*.test/*", "/x"])).into(),
+            _ => self.text(field, kind),
+        }
+    }
+
+    /// A part of a text that the field really takes, so that tests of every kind hold now and then.
+    fn text(&mut self, field: &str, kind: &str) -> String {
+        let world = self.world();
+        let response = world.response.clone().unwrap();
+        let whole = match field {
+            "url" => world.url(),
+            "scheme" => world.scheme,
+            "host" => world.host,
+            "authority" => world.authority(),
+            "path" => world.path,
+            "path_and_query" => world.path_and_query(),
+            "rel_path" => world.path[1..].into(),
+            "rel_path_and_query" => world.path_and_query()[1..].into(),
+            "query" => world.query,
+            "authority_path_query" => format!("{}{}", world.authority(), world.path_and_query()),
+            "param.x" => (*self.pick(&["1", "2", ""])).into(),
+            "method" => world.method,
+            "crawler" => world.crawler,
+            "referer" => world.referer,
+            "dest" => (*self.pick(&["navigation", "embed"])).into(),
+            "content_type" => response.content_type,
+            "header.x-a" => (*self.pick(&["one", "two", ""])).into(),
+            "usage.train-ai" => (*self.pick(&["allow", "deny", "unset"])).into(),
+            "meta_robots" => (*self.pick(&["noindex", "noindex, nofollow"])).into(),
+            _ => (*self.pick(&["http://a.test/x", ""])).into(),
+        };
+        let cut = self.rng.usize(0..=whole.len());
+        match kind {
+            "prefix" => whole[..cut].into(),
+            "suffix" => whole[cut..].into(),
+            "contains" => whole[cut / 2..cut].into(),
+            _ => whole,
+        }
+    }
+}

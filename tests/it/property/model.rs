@@ -1,0 +1,410 @@
+//! A policy and facts as the test sees them: plain data, evaluated by the plainest code that follows policy.md.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde_json::{Value as Json, json};
+
+/// The value of a condition while facts are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tri {
+    Yes,
+    No,
+    Open,
+}
+
+impl Tri {
+    pub fn not(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+            Self::Open => Self::Open,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Yes, Self::Yes) => Self::Yes,
+            _ => Self::Open,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        self.not().and(other.not()).not()
+    }
+}
+
+/// Response facts.
+#[derive(Clone, Debug)]
+pub struct Response {
+    pub status: u16,
+    pub content_type: String,
+    pub size: Option<u64>,
+    pub headers: BTreeMap<String, String>,
+}
+
+/// The facts of one request, as far as they are known.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub scheme: String,
+    pub host: String,
+    pub port: u16,
+    pub path: String,
+    pub query: String,
+    pub method: String,
+    pub crawler: String,
+    pub referer: String,
+    pub dest: Option<String>,
+    pub depth: Option<u64>,
+    pub address: Option<IpAddr>,
+    pub response: Option<Response>,
+}
+
+impl World {
+    pub fn authority(&self) -> String {
+        let default = if self.scheme == "http" { 80 } else { 443 };
+        if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    pub fn path_and_query(&self) -> String {
+        if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
+    }
+
+    /// The facts as `crawlgate decide` takes them.
+    pub fn to_json(&self) -> Json {
+        let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
+        let object = facts.as_object_mut().unwrap();
+        if !self.referer.is_empty() {
+            object.insert("referer".into(), json!(self.referer));
+        }
+        if let Some(dest) = &self.dest {
+            object.insert("dest".into(), json!(dest));
+        }
+        if let Some(depth) = self.depth {
+            object.insert("depth".into(), json!(depth));
+        }
+        if let Some(address) = self.address {
+            object.insert("address".into(), json!(address.to_string()));
+        }
+        if let Some(response) = &self.response {
+            object.insert("status".into(), json!(response.status));
+            object.insert("content_type".into(), json!(response.content_type));
+            object.insert("headers".into(), json!(response.headers));
+            if let Some(size) = response.size {
+                object.insert("size".into(), json!(size));
+            }
+        }
+        facts
+    }
+}
+
+/// One test of one field.
+#[derive(Clone, Debug)]
+pub struct Atom {
+    pub field: &'static str,
+    pub kind: &'static str,
+    pub values: Vec<String>,
+    pub ignore_case: bool,
+}
+
+/// A condition.
+#[derive(Clone, Debug)]
+pub enum Cond {
+    Always,
+    All(Vec<Cond>),
+    Any(Vec<Cond>),
+    Not(Box<Cond>),
+    Atom(Atom),
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub id: String,
+    pub enabled: bool,
+    pub stage: Option<usize>,
+    pub kind: Kind,
+}
+
+/// The kinds of rule.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Group { when: Option<Cond>, unless: bool, then: Vec<(&'static str, Json)>, stop: bool, first: bool, rules: Vec<Node> },
+    Filter { require: bool, cond: Cond, log: bool },
+}
+
+/// The stages, by number.
+pub const STAGES: [&str; 3] = ["request", "destination", "response"];
+
+impl Atom {
+    /// The number of the stage at which the field becomes known.
+    pub fn stage(&self) -> usize {
+        match self.field {
+            "address" => 1,
+            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots" | "canonical" => 2,
+            _ => 0,
+        }
+    }
+
+    pub fn to_json(&self) -> Json {
+        let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
+        match (self.kind, self.field) {
+            ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
+                json!({ self.kind: values })
+            }
+            (kind, field) if self.ignore_case => json!({ field: { kind: values, "case": "ignore" } }),
+            ("range", field) => json!({ field: values }),
+            (kind, field) => json!({ field: { kind: values } }),
+        }
+    }
+
+    /// Texts of the field; none if it is not known. Inside a tunnel hardly anything is.
+    fn texts(&self, world: &World) -> Option<Vec<String>> {
+        let response = world.response.as_ref();
+        let header = |name: &str| response.map(|r| vec![r.headers.get(name).cloned().unwrap_or_default()]);
+        let one = |text: &str| Some(vec![text.to_owned()]);
+        match self.field {
+            "url" => one(&world.url()),
+            "scheme" => one(&world.scheme),
+            "host" => one(&world.host),
+            "authority" => one(&world.authority()),
+            "path" => one(&world.path),
+            "path_and_query" => one(&world.path_and_query()),
+            "rel_path" => one(&world.path[1..]),
+            "rel_path_and_query" => one(&world.path_and_query()[1..]),
+            "query" => one(&world.query),
+            "authority_path_query" => one(&format!("{}{}", world.authority(), world.path_and_query())),
+            "param.x" => Some(params(&world.query, "x")),
+            "method" => one(&world.method),
+            "crawler" => one(&world.crawler),
+            "referer" => one(&world.referer),
+            "dest" => one(world.dest.as_deref().unwrap_or("")),
+            "content_type" => response.map(|r| vec![r.content_type.clone()]),
+            "header.x-a" => header("x-a"),
+            "meta_robots" => header("x-robots-tag"),
+            "canonical" => header("link").map(|l| vec![l[0].trim_start_matches('<').split('>').next().unwrap_or("").into()]),
+            "usage.train-ai" => header("content-usage").map(|u| {
+                vec![match u[0].as_str() {
+                    "train-ai=y" => "allow".into(),
+                    "train-ai=n" => "deny".into(),
+                    _ => "unset".to_owned(),
+                }]
+            }),
+            other => panic!("no text field {other}"),
+        }
+    }
+
+    pub fn eval(&self, world: &World) -> Tri {
+        let known = match (self.kind, self.field) {
+            ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
+            ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
+            ("under", _) => Some(self.any(|v| world.path == v || world.path.starts_with(&format!("{v}/")))),
+            ("url_prefix", _) => Some(self.any(|v| world.url().starts_with(v))),
+            ("in_query", _) => Some(self.any(|v| world.query.contains(v))),
+            ("surt", _) => Some(self.any(|v| surt(world).starts_with(v))),
+            ("site", _) => Some(self.any(|v| on_site(world, v))),
+            ("in", _) => Some(["a.test"].iter().any(|d| world.host == *d || world.host.ends_with(&format!(".{d}")))),
+            ("range", "port") => Some(self.any(|v| world.port.to_string() == v)),
+            ("range", "depth") => Some(world.depth.is_some_and(|d| self.any(|v| in_range(d, v)))),
+            ("range", "status") => {
+                world.response.as_ref().map(|r| self.any(|v| is_status(r.status, v)))
+            }
+            ("range", "size") => {
+                world.response.as_ref().map(|r| r.size.is_some_and(|s| self.any(|v| in_range(s, v))))
+            }
+            ("cidr", _) => world.address.map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a))),
+            ("segments", _) => Some(self.any(|v| in_range(segments(world).len() as u64, v))),
+            ("repeats", _) => Some(self.any(|v| in_range(repeats(world), v))),
+            ("params", _) => {
+                let count = world.query.split('&').filter(|p| !p.is_empty()).count();
+                Some(self.any(|v| in_range(count as u64, v)))
+            }
+            (kind, _) => self.texts(world).map(|texts| {
+                texts.iter().any(|text| self.any(|value| self.text_test(kind, text, value)))
+            }),
+        };
+        match known {
+            Some(true) => Tri::Yes,
+            Some(false) => Tri::No,
+            None => Tri::Open,
+        }
+    }
+
+    fn any(&self, test: impl Fn(&str) -> bool) -> bool {
+        self.values.iter().any(|v| test(v))
+    }
+
+    fn text_test(&self, kind: &str, text: &str, value: &str) -> bool {
+        let folds = self.ignore_case || ["scheme", "host", "authority", "content_type"].contains(&self.field);
+        let fold = |t: &str| if folds { t.to_lowercase() } else { t.to_owned() };
+        let (text, value) = (&fold(text), &fold(value));
+        match kind {
+            "exact" => match value.strip_suffix("/*") {
+                Some(family) if self.field == "content_type" => text.starts_with(&format!("{family}/")),
+                _ => text == value,
+            },
+            "prefix" => text.starts_with(value),
+            "suffix" => text.ends_with(value),
+            "contains" => text.contains(value),
+            "regex" => regex::Regex::new(value).unwrap().is_match(text),
+            "glob" => glob(value, text),
+            "length" => in_range(text.chars().count() as u64, value),
+            other => panic!("no kind {other}"),
+        }
+    }
+}
+
+impl Cond {
+    pub fn to_json(&self) -> Json {
+        let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
+        match self {
+            Self::Always => json!({ "always": true }),
+            Self::All(conds) => json!({ "all": list(conds) }),
+            Self::Any(conds) => json!({ "any": list(conds) }),
+            Self::Not(cond) => json!({ "not": cond.to_json() }),
+            Self::Atom(atom) => atom.to_json(),
+        }
+    }
+
+    pub fn eval(&self, world: &World) -> Tri {
+        match self {
+            Self::Always => Tri::Yes,
+            Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
+            Self::Any(conds) => conds.iter().fold(Tri::No, |t, c| t.or(c.eval(world))),
+            Self::Not(cond) => cond.eval(world).not(),
+            Self::Atom(atom) => atom.eval(world),
+        }
+    }
+
+    pub fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+        match self {
+            Self::Always => {}
+            Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
+            Self::Not(cond) => cond.each_atom(visit),
+            Self::Atom(atom) => visit(atom),
+        }
+    }
+
+    /// The stage at which all its facts are known; none if it names none.
+    pub fn stage(&self) -> Option<usize> {
+        let mut stage = None;
+        self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
+        stage
+    }
+}
+
+impl Node {
+    pub fn cond(&self) -> Option<&Cond> {
+        match &self.kind {
+            Kind::Group { when, .. } => when.as_ref(),
+            Kind::Filter { cond, .. } => Some(cond),
+        }
+    }
+
+    pub fn children(&self) -> &[Node] {
+        match &self.kind {
+            Kind::Group { rules, .. } => rules,
+            Kind::Filter { .. } => &[],
+        }
+    }
+
+    pub fn to_json(&self) -> Json {
+        let mut rule = json!({ "id": self.id });
+        let object = rule.as_object_mut().unwrap();
+        if !self.enabled {
+            object.insert("enabled".into(), json!(false));
+        }
+        if let Some(stage) = self.stage {
+            object.insert("stage".into(), json!(STAGES[stage]));
+        }
+        match &self.kind {
+            Kind::Filter { require, cond, log } => {
+                object.insert(if *require { "require" } else { "forbid" }.into(), cond.to_json());
+                object.insert("log".into(), json!(log));
+            }
+            Kind::Group { when, unless, then, stop, first, rules } => {
+                if let Some(cond) = when {
+                    object.insert(if *unless { "unless" } else { "when" }.into(), cond.to_json());
+                }
+                for (option, value) in then {
+                    if *option == "disposition" {
+                        object.insert("then".into(), value.clone());
+                    } else {
+                        let set = object.entry("set").or_insert_with(|| json!({}));
+                        set.as_object_mut().unwrap().insert((*option).into(), value.clone());
+                    }
+                }
+                object.insert("stop".into(), json!(stop));
+                if *first {
+                    object.insert("match".into(), json!("first"));
+                }
+                object.insert("rules".into(), Json::Array(rules.iter().map(Self::to_json).collect()));
+            }
+        }
+        rule
+    }
+}
+
+fn params(query: &str, name: &str) -> Vec<String> {
+    let pairs = query.split('&').filter_map(|p| p.split_once('='));
+    let values: Vec<String> = pairs.filter(|(n, _)| *n == name).map(|(_, v)| v.into()).collect();
+    if values.is_empty() { vec![String::new()] } else { values }
+}
+
+fn segments(world: &World) -> Vec<&str> {
+    world.path.split('/').filter(|s| !s.is_empty()).collect()
+}
+
+fn repeats(world: &World) -> u64 {
+    let all = segments(world);
+    all.iter().map(|s| all.iter().filter(|o| *o == s).count() as u64).max().unwrap_or(0)
+}
+
+fn surt(world: &World) -> String {
+    let labels: Vec<&str> = world.host.rsplit('.').collect();
+    let port = world.authority().split_once(':').map_or(String::new(), |(_, p)| format!(":{p}"));
+    format!("{},{port}){}", labels.join(","), world.path_and_query())
+}
+
+fn on_site(world: &World, site: &str) -> bool {
+    let url = world.url();
+    let has_path = site.trim_start_matches("http://").contains('/');
+    if has_path {
+        return url.starts_with(site);
+    }
+    let host = site.trim_start_matches("http://");
+    [format!("http://{host}/"), format!("http://www.{host}/")].iter().any(|root| url.starts_with(root))
+}
+
+fn is_status(status: u16, value: &str) -> bool {
+    match value.strip_suffix("xx") {
+        Some(class) => status / 100 == class.parse::<u16>().unwrap(),
+        None => status.to_string() == value,
+    }
+}
+
+/// `7`, or `[2:5]` with either end open; both ends inclusive.
+fn in_range(number: u64, range: &str) -> bool {
+    match range.trim_matches(['[', ']']).split_once(':') {
+        None => number.to_string() == range,
+        Some((from, to)) => {
+            from.parse().map_or(true, |from: u64| number >= from) && to.parse().map_or(true, |to: u64| number <= to)
+        }
+    }
+}
+
+/// `*` is any run; everything else is itself.
+fn glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => match text.strip_prefix(head) {
+            None => false,
+            Some(after) => (0..=after.len()).any(|i| after.is_char_boundary(i) && glob(rest, &after[i..])),
+        },
+    }
+}

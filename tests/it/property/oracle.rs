@@ -1,0 +1,255 @@
+//! The oracle: policy.md sections 2 and 4 as a plain recursion over the tree, one stage after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value as Json, json};
+
+use super::model::{Cond, Kind, Node, Tri, World};
+
+/// What the oracle says of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    pub rejects: bool,
+    pub stage: usize,
+    pub cause: Option<String>,
+    pub logged: bool,
+    pub options: BTreeMap<String, Json>,
+}
+
+/// A rule as placed in its tree: what `compile` works out from the text, worked out again.
+struct Placed<'a> {
+    node: &'a Node,
+    /// All facts named by it and the groups around it are known from here on.
+    stage: usize,
+    /// It may not run before.
+    floor: usize,
+    content_only: bool,
+    first_stage: Option<usize>,
+    kids: Vec<Placed<'a>>,
+}
+
+#[derive(Default)]
+struct Memory<'a> {
+    applied: BTreeSet<&'a str>,
+    over: BTreeSet<&'a str>,
+    filtered: Option<&'a str>,
+    log: bool,
+    options: BTreeMap<String, (Json, Option<&'a str>)>,
+}
+
+/// Judges a request whose response is known or not; the destination stage runs if the address is known.
+pub fn judge(rules: &[Node], base: &BTreeMap<String, Json>, world: &World) -> Said {
+    let placed: Vec<Placed<'_>> = rules.iter().map(|r| place(r, 0, 0, &[], None)).collect();
+    let mut memory = Memory::default();
+    for (option, value) in base {
+        memory.options.insert(option.clone(), (value.clone(), None));
+    }
+    let known = [true, world.address.is_some(), world.response.is_some()];
+    let mut last = None;
+    for stage in (0..3).filter(|s| known[*s]) {
+        let seen = at_stage(world, stage);
+        let mut stopped = false;
+        for rule in &placed {
+            stopped |= run(rule, stage, &seen, stopped, &mut memory);
+        }
+        let said = conclude(&memory, stage, &seen);
+        let rejects = said.rejects;
+        last = Some(said);
+        if rejects {
+            break;
+        }
+    }
+    last.unwrap()
+}
+
+fn at_stage(world: &World, stage: usize) -> World {
+    let mut seen = world.clone();
+    if stage < 1 {
+        seen.address = None;
+    }
+    if stage < 2 {
+        seen.response = None;
+    }
+    seen
+}
+
+fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
+    let (disposition, by) = memory.options["disposition"].clone();
+    let mut rejection = None;
+    if memory.filtered.is_some() {
+        rejection = Some((memory.filtered, memory.log));
+    } else if disposition != json!("allow") {
+        rejection = Some((by, disposition == json!("disallow-log")));
+    } else if let (Some(response), Some((Json::Bool(true), by))) = (&world.response, memory.options.get("html_only"))
+        && success(world)
+        && response.content_type != "text/html"
+    {
+        rejection = Some((*by, false));
+    }
+    if stage == 0
+        && let Some((limit, by)) = memory.options.get("max_depth")
+        && world.depth.zip(limit.as_u64()).is_some_and(|(depth, limit)| depth > limit)
+    {
+        rejection = Some((*by, memory.log));
+    }
+    let (cause, logged) = rejection.unwrap_or((by, false));
+    Said {
+        rejects: rejection.is_some(),
+        stage,
+        cause: cause.map(str::to_owned),
+        logged,
+        options: memory.options.iter().map(|(k, (v, _))| (k.clone(), v.clone())).collect(),
+    }
+}
+
+fn place<'a>(node: &'a Node, above: usize, floor: usize, named: &[&'a str], sibling: Option<(usize, &[&'a str])>) -> Placed<'a> {
+    let mut fields: Vec<&str> = named.to_vec();
+    let mut own = None;
+    if let Some(cond) = node.cond() {
+        own = cond.stage();
+        cond.each_atom(&mut |atom| fields.push(atom.field));
+    }
+    if own.is_none()
+        && let Some((stage, names)) = sibling
+    {
+        own = Some(stage);
+        fields.extend(names);
+    }
+    let floor = floor.max(node.stage.unwrap_or(0));
+    let stage = above.max(own.unwrap_or(0)).max(node.stage.unwrap_or(0));
+    let names = |wanted: &[&str]| fields.iter().any(|f| wanted.contains(f));
+    let content_only = names(&["content_type", "size"]) && !names(&["status", "header.x-a"]);
+    let mut placed = Placed { node, stage, floor, content_only, first_stage: None, kids: vec![] };
+    if let Kind::Group { first, rules, .. } = &node.kind {
+        let siblings = sibling_facts(rules);
+        let list = rules.iter().map(|r| place(r, stage, floor, &fields, None).stage).max();
+        let list = list.map(|l| l.max(siblings.0));
+        if *first && let Some(list) = list {
+            placed.first_stage = Some(list);
+            let facts = Some((siblings.0, &siblings.1[..]));
+            placed.kids = rules.iter().map(|r| place(r, stage, list, &fields, facts)).collect();
+        } else {
+            placed.kids = rules.iter().map(|r| place(r, stage, floor, &fields, None)).collect();
+        }
+    }
+    placed
+}
+
+/// The latest stage and all fields that the direct children of a `match: first` list name.
+fn sibling_facts(rules: &[Node]) -> (usize, Vec<&str>) {
+    let mut fields = vec![];
+    let mut stage = 0;
+    for cond in rules.iter().filter_map(Node::cond) {
+        cond.each_atom(&mut |atom| {
+            fields.push(atom.field);
+            stage = stage.max(atom.stage());
+        });
+    }
+    (stage, fields)
+}
+
+fn success(world: &World) -> bool {
+    let Some(response) = &world.response else { return false };
+    let untyped_head = world.method == "HEAD" && response.content_type.is_empty();
+    (200..300).contains(&response.status) && response.status != 204 && response.status != 205 && !untyped_head
+}
+
+/// Type and size rules judge 2xx with content only, from the response stage on.
+fn judges(rule: &Placed<'_>, stage: usize, world: &World) -> bool {
+    !(rule.content_only && stage == 2 && !success(world))
+}
+
+fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {
+    match cond {
+        None => Tri::Yes,
+        Some(cond) if unless => cond.eval(world).not(),
+        Some(cond) => cond.eval(world),
+    }
+}
+
+/// Runs a rule at a stage; says whether a stop ended the list. `cut`: a stop stands before it.
+fn run<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &mut Memory<'a>) -> bool {
+    let id = rule.node.id.as_str();
+    if !rule.node.enabled || memory.over.contains(id) {
+        return false;
+    }
+    match &rule.node.kind {
+        Kind::Filter { require, cond, log } => {
+            filter(rule, stage, world, cut, memory, (*require, cond, *log));
+            false
+        }
+        Kind::Group { when, unless, then, stop, .. } => {
+            if memory.applied.contains(id) {
+                return kids(rule, stage, world, cut, memory);
+            }
+            let holds = guard(when.as_ref(), *unless, world);
+            if rule.stage > stage {
+                if holds == Tri::No {
+                    memory.over.insert(id);
+                }
+                return holds == Tri::Yes && kids(rule, stage, world, cut, memory);
+            }
+            if rule.stage < stage {
+                return false;
+            }
+            if cut || holds != Tri::Yes || !judges(rule, stage, world) {
+                memory.over.insert(id);
+                return false;
+            }
+            memory.applied.insert(id);
+            for (option, value) in then {
+                memory.options.insert((*option).into(), (value.clone(), Some(id)));
+            }
+            kids(rule, stage, world, false, memory) || *stop
+        }
+    }
+}
+
+fn kids<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &mut Memory<'a>) -> bool {
+    let mut stopped = false;
+    let choosing = rule.first_stage == Some(stage);
+    let mut chosen = false;
+    for kid in &rule.kids {
+        stopped |= run(kid, stage, world, cut || stopped || (choosing && chosen), memory);
+        chosen |= memory.applied.contains(kid.node.id.as_str());
+    }
+    stopped
+}
+
+fn filter<'a>(
+    rule: &Placed<'a>,
+    stage: usize,
+    world: &World,
+    cut: bool,
+    memory: &mut Memory<'a>,
+    (require, cond, log): (bool, &Cond, bool),
+) {
+    let id = rule.node.id.as_str();
+    if stage < rule.floor {
+        return;
+    }
+    let holds = if require { cond.eval(world).not() } else { cond.eval(world) };
+    let hits = if judges(rule, stage, world) { holds } else { Tri::No };
+    if hits == Tri::Open {
+        return;
+    }
+    memory.over.insert(id);
+    if hits == Tri::Yes && !cut {
+        // A filter that hits applies, which ends a `match: first` list.
+        memory.applied.insert(id);
+        memory.filtered.get_or_insert(id);
+        memory.log |= log;
+    }
+}
+
+/// Whether a filter hits when everything is known: its condition and the guards around it, in two values.
+pub fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bool> {
+    rules.iter().find_map(|rule| match &rule.kind {
+        Kind::Filter { require, cond, .. } if rule.id == id => Some((cond.eval(world) == Tri::Yes) != *require),
+        Kind::Filter { .. } => None,
+        Kind::Group { when, unless, rules, .. } => {
+            let inside = hits_in_full(rules, id, world)?;
+            Some(inside && guard(when.as_ref(), *unless, world) == Tri::Yes)
+        }
+    })
+}
