@@ -41,7 +41,7 @@ use crate::vocab::crawler::Crawler;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// How often idle connections to origins are looked over.
-const SWEEP: Duration = Duration::from_secs(10);
+const SWEEP: Duration = Duration::from_secs(2);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
 
@@ -203,7 +203,6 @@ fn exchange(
         anonymous: Crawler::anonymous(),
         request_body: limits.request_body,
         body_idle: timeouts.body_idle,
-        request: timeouts.request,
     })
 }
 
@@ -228,6 +227,7 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
         },
         response_head: timeouts.response_head,
         body_idle: timeouts.body_idle,
+        body: timeouts.request,
         head: count(limits.origin_head),
         fields: count(limits.origin_fields),
     }

@@ -45,6 +45,13 @@ pub struct OptionEntry {
     pub set_by: SetBy,
 }
 
+impl OptionTable {
+    /// A table of every option, in the order of their slots.
+    pub fn new(entries: Vec<OptionEntry>) -> Self {
+        Self { entries: entries.into() }
+    }
+}
+
 /// Who set an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetBy {

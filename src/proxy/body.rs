@@ -145,9 +145,10 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
 #[derive(Debug)]
 pub struct Download {
     incoming: Incoming,
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     home: Home,
     idle: LazyTimer,
+    whole: LazyTimer,
     /// Bytes that may still come; `max_body` for answers that tell no length.
     left: u64,
 }
@@ -157,17 +158,16 @@ pub struct Download {
 pub struct Home {
     /// The pool.
     pub pool: Arc<Pool>,
-    /// The authority under which it is kept.
-    pub authority: Box<str>,
     /// For how long it has been idle is counted from here.
     pub clock: Clock,
 }
 
 impl Download {
-    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts.
-    pub fn new(incoming: Incoming, link: Link, home: Home, idle: Duration) -> Self {
-        let mut download =
-            Self { incoming, link: Some(link), home, idle: LazyTimer::new(idle), left: u64::MAX };
+    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts,
+    /// `whole` the longest for all of them.
+    pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
+        let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
+        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX };
         if download.incoming.is_end_stream() {
             download.give_back();
         }
@@ -188,7 +188,12 @@ impl Download {
                     self.idle.note();
                     // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
                     let Ok(data) = frame.into_data() else { continue };
-                    return Poll::Ready(Some(self.within_limit(data)));
+                    let data = self.within_limit(data);
+                    // hyper asks no more of a body that says it is over.
+                    if self.incoming.is_end_stream() {
+                        self.give_back();
+                    }
+                    return Poll::Ready(Some(data));
                 }
                 Poll::Ready(Some(Err(_))) => {
                     return Poll::Ready(Some(Err(self.close(BodyError::Incomplete))));
@@ -198,7 +203,9 @@ impl Download {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    ready!(self.idle.poll(cx));
+                    if self.whole.poll(cx).is_pending() {
+                        ready!(self.idle.poll(cx));
+                    }
                     return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
                 }
             }
@@ -238,7 +245,7 @@ impl Download {
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
-            self.home.pool.put(&self.home.authority, link, self.home.clock.now());
+            self.home.pool.put(link, self.home.clock.now());
         }
     }
 }

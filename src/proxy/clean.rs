@@ -6,34 +6,36 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA,
 };
 use http::{StatusCode, Version};
+use smallvec::SmallVec;
 
 use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
 
-/// Fields of one connection, and those that a forward proxy takes for itself.
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "proxy-connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "proxy-authorization",
-    "proxy-authenticate",
-    "http2-settings",
-];
+/// Whether a field belongs to one connection, or to whoever runs this proxy.
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "proxy-connection"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authorization"
+            | "proxy-authenticate"
+            | "http2-settings"
+    )
+}
 
-/// Fields of a request that tell origins about the crawler's network, or that the proxy answers itself.
-const NOT_FORWARDED: [&str; 8] = [
-    "expect",
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-port",
-    "priority",
-    "warcprox-meta",
-];
+/// Whether a field of a request tells origins about the crawler's network, or is answered by the proxy itself.
+fn is_for_the_proxy(name: &str) -> bool {
+    matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta") || name.starts_with("x-forwarded-")
+}
+
+/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("crawl-")
+}
 
 /// Fields that a `Connection` field cannot nominate away: they say where a message goes and where it ends.
 const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
@@ -78,11 +80,7 @@ impl ViaName {
 
 /// Makes a client's fields those of a request to the origin.
 pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
-    remove_hop_by_hop(headers);
-    for name in NOT_FORWARDED {
-        headers.remove(name);
-    }
-    remove_ours(headers);
+    remove(headers, |name| is_hop_by_hop(name) || is_for_the_proxy(name) || is_ours(name));
     via.append(headers, version);
     let agrees = headers.get(HOST).is_some_and(|h| h.as_bytes() == authority.as_bytes());
     if !agrees && let Ok(value) = HeaderValue::from_str(authority) {
@@ -92,8 +90,7 @@ pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: 
 
 /// Makes an origin's fields those of an answer to the client.
 pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
-    remove_hop_by_hop(headers);
-    remove_ours(headers);
+    remove(headers, |name| is_hop_by_hop(name) || is_ours(name));
     remove_our_proxy_status(headers);
     via.append(headers, version);
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
@@ -102,13 +99,14 @@ pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, v
     }
 }
 
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes the fields that the function picks, and those that `Connection` names.
+fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
+    let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     if headers.contains_key(CONNECTION) {
-        for name in nominated(headers) {
-            headers.remove(name);
-        }
+        removed.extend(nominated(headers));
     }
-    for name in HOP_BY_HOP {
+    removed.extend(headers.keys().filter(|name| is_removed(name.as_str())).cloned());
+    for name in removed {
         headers.remove(name);
     }
 }
@@ -118,17 +116,6 @@ fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     let options = headers.get_all(CONNECTION).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
     let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
     names.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
-}
-
-/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
-fn remove_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &HeaderName| name.as_str().starts_with("crawl-");
-    if headers.keys().any(is_ours) {
-        let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
-        for name in ours {
-            headers.remove(name);
-        }
-    }
 }
 
 /// Members of `Proxy-Status` in our name go, those of other proxies stay (RFC 9209 section 2).

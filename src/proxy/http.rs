@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
@@ -61,8 +61,6 @@ pub struct Exchange {
     pub request_body: u64,
     /// Between two parts of a body.
     pub body_idle: Duration,
-    /// From a request's head to its answer's last byte.
-    pub request: Duration,
 }
 
 /// What hyper gets: an answer, or the order to close without one.
@@ -152,18 +150,16 @@ impl Exchange {
         let Passage { outcome, mut judged } =
             gate_request::request(asked, Arc::clone(snapshot), &self.vetting).await;
         note(record, &judged);
-        record.decided_at(record.clock().now());
+        let decided = record.clock().now();
+        record.decided_at(decided);
         let permit = match outcome {
             Outcome::Forward(permit) => permit,
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         let call = self.call(parts, body, &judged.asked.target);
         record.enter(Stage::Upstream);
-        let passed = match tokio::time::timeout(self.request, self.send(permit, call, record)).await {
-            Ok(answered) => answered.map_err(Refusal::from)?,
-            Err(_) => return Err(Box::new(UpstreamError::Timeout.into())),
-        };
-        self.judge_answer(passed, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
+        let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from)?;
+        self.judge_answer(answer, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -189,10 +185,10 @@ impl Exchange {
         &self,
         permit: crate::gate::permit::Permit<super::destination::Vetted>,
         call: Call,
+        began: Instant,
         record: &mut Record,
     ) -> Result<Response<Download>, UpstreamError> {
-        let began = record.clock().now();
-        let answered = self.upstream.send(permit, call).await;
+        let answered = self.upstream.send(permit, call, began).await;
         let Answered { response, connect, address } =
             answered.inspect_err(|error| record.upstream_failed(error.as_str()))?;
         record.address(address.ip());

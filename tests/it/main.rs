@@ -10,7 +10,11 @@
 
 mod address;
 mod admin;
+mod broken;
+mod compile;
+mod conditions;
 mod layers;
 mod log;
 mod metrics;
+mod property;
 mod target;

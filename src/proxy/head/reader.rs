@@ -39,7 +39,7 @@ pub struct ReaderSettings {
 }
 
 /// Bytes read from a socket at once while heads are collected.
-const READ: usize = 4096;
+const READ: usize = 2048;
 /// What a refused client may still send before its connection is closed, so that it reads the answer first.
 const DRAIN: usize = 64 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
@@ -140,6 +140,8 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // Nothing to read is the usual case behind a request, and needs no space.
+        ready!(self.io.inner().poll_read_ready(cx))?;
         let before = self.buffer.len();
         self.buffer.resize(before + READ, 0);
         let mut space = ReadBuf::new(self.buffer.get_mut(before..).unwrap_or_default());

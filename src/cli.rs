@@ -1,0 +1,3 @@
+//! The command line: one file a command, which is handed its input and output.
+
+pub mod target;
