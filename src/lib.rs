@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod gate;
 pub mod metrics;
 pub mod policy;
