@@ -10,6 +10,7 @@
 
 mod address;
 mod admin;
+mod head;
 mod layers;
 mod log;
 mod metrics;
