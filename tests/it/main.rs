@@ -14,6 +14,7 @@ mod broken;
 mod compile;
 mod conditions;
 mod conformance;
+mod head;
 mod layers;
 mod log;
 mod metrics;
