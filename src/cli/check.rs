@@ -60,7 +60,8 @@ impl Kind {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let tree = parse(&Arc::from(""), &text, &mut Problems::new());
         let Some(tree) = tree else { return Self::Configuration };
-        let version = tree.get("policy").is_some_and(|node| matches!(node.value, Value::Int(..) | Value::Text(_)));
+        let version =
+            tree.get("policy").is_some_and(|node| matches!(node.value, Value::Int(..) | Value::Text(_)));
         if version || POLICY_KEYS.iter().any(|key| tree.get(key).is_some()) {
             Self::Policy
         } else {
@@ -97,7 +98,8 @@ impl Report {
         let place = Place::of_file(&Arc::from(name.as_str()));
         self.checked.push(name);
         self.problems.extend(loaded.problems);
-        self.problems.extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
+        self.problems
+            .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         self.policy(&loaded.settings.policy.origin);
     }
 

@@ -78,15 +78,15 @@ impl Run {
     }
 
     fn to_json(&self) -> Json {
-        let cases: Vec<Json> = self.cases.iter().map(|(case, mismatches)| case_json(case, mismatches)).collect();
+        let cases: Vec<Json> =
+            self.cases.iter().map(|(case, mismatches)| case_json(case, mismatches)).collect();
         let failed = self.failed();
         json!({ "policy": self.policy, "passed": self.cases.len() - failed, "failed": failed, "cases": cases })
     }
 }
 
 fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
-    let difference =
-        |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.found });
+    let difference = |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.found });
     json!({
         "url": case.facts.url(),
         "file": &*case.place.file,

@@ -138,7 +138,10 @@ impl ConfigFile {
             && address.port() != 0
             && self.listen.contains(&address)
         {
-            problems.push(read::wrong_type(node, "crawlers connect to this address: the admin listener needs another"));
+            problems.push(read::wrong_type(
+                node,
+                "crawlers connect to this address: the admin listener needs another",
+            ));
         }
         set(&mut self.admin_listen, listen);
         let token_file = map.take("token_file").and_then(|node| read::spelling(node, problems));
@@ -185,11 +188,7 @@ fn set<T>(place: &mut T, value: Option<T>) {
 }
 
 /// A scalar that is more than a word or a number.
-fn checked<T>(
-    node: &Node,
-    read: impl Fn(&str) -> Result<T, String>,
-    problems: &mut Problems,
-) -> Option<T> {
+fn checked<T>(node: &Node, read: impl Fn(&str) -> Result<T, String>, problems: &mut Problems) -> Option<T> {
     let text = read::spelling(node, problems)?;
     match read(text) {
         Ok(value) => Some(value),

@@ -101,7 +101,9 @@ fn read(path: &Path, problems: &mut Problems) -> Option<String> {
     let mistake = match fs::read(path) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => return Some(text),
-            Err(error) => format!("the file is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to() + 1),
+            Err(error) => {
+                format!("the file is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to() + 1)
+            }
         },
         Err(error) => format!("the configuration cannot be read: {error}"),
     };
@@ -123,7 +125,9 @@ struct Home {
 impl Home {
     fn of(file: Option<&Path>, around: &Surroundings<'_>) -> Self {
         match file.and_then(Path::parent) {
-            Some(directory) => Self { policy: directory.join("policy.yaml"), directory: directory.to_owned() },
+            Some(directory) => {
+                Self { policy: directory.join("policy.yaml"), directory: directory.to_owned() }
+            }
             None => {
                 Self { policy: around.directory.join(USUAL_POLICY), directory: around.directory.to_owned() }
             }
@@ -174,7 +178,8 @@ fn origin(named: Option<(String, Place)>, home: &Home, problems: &mut Problems) 
 
 fn without_policy(usual: &Path) -> Problem {
     let message = "there is no policy: the built-in one is used, which refuses nothing";
-    Problem::warning(&Place::of_file(&shown(usual)), message).help("write one there, or name one with --policy")
+    Problem::warning(&Place::of_file(&shown(usual)), message)
+        .help("write one there, or name one with --policy")
 }
 
 fn log_target(written: &str, home: &Home) -> LogTarget {
