@@ -69,17 +69,21 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     let placings = stages::place(&drafts, &mut problems);
     let rules = rules::rules(&drafts, &placings, &mut options, &mut problems);
     options.report(&mut problems);
-    lists.unused(&source.lists, &mut problems);
+    // Of a policy that is refused, the condition that names a list may be what is wrong.
+    if !problems.has_errors() {
+        lists.unused(&source.lists, &mut problems);
+    }
     checks::ids(&drafts, &mut problems);
+    checks::read_from_headers(&drafts, &mut problems);
     let mut stages = StageSet::default();
     rules.iter().for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
+        options: options.into_table(&rules),
         rules,
         lists: lists.into_lists(),
-        options: options.into_table(),
         stages,
     };
     checks::late_allows(&policy, &drafts, &mut problems);

@@ -5,7 +5,8 @@
 /// Letters' case, and `-` against `_`, count as no difference. Of equally near words the first in the list wins.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let given = folded(given);
-    let limit = (given.len() / 3).max(1);
+    // A word of one letter is near to every other.
+    let limit = (given.len() / 3).max(1).min(given.len().saturating_sub(1));
     let near = words.into_iter().map(|word| (distance(&given, &folded(word)), word));
     near.filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn slips_are_found_and_other_words_are_not() {
-        let words = ["allow", "disallow", "disallow-log", "require", "politeness"];
+        let words = ["b", "allow", "disallow", "disallow-log", "require", "politeness"];
         for (given, expected) in [
             ("alow", Some("allow")),
             ("Allow", Some("allow")),
@@ -55,6 +56,7 @@ mod tests {
             ("forbid", None),
             ("x", None),
             ("", None),
+            ("a", None),
         ] {
             assert_eq!(nearest(given, words), expected, "{given}");
         }

@@ -68,3 +68,61 @@ fn messages_have_places_and_mostly_help() {
     assert!(placed * 10 >= all * 9, "{placed} of {all}");
     assert!(helpful * 2 >= all, "{helpful} of {all}");
 }
+
+/// Whatever is done to a policy, it is refused or accepted, with places that exist, and nothing panics.
+#[test]
+fn mutilated_policies_never_panic() {
+    let sources: Vec<String> = [PathBuf::from("config/policy.yaml")]
+        .into_iter()
+        .chain(policies())
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut accepted, mut refused) = (0, 0);
+    for _ in 0..4_000 {
+        // Half of them start from a policy that is right, since most of what is done to a broken one shows nothing.
+        let source = if random.bool() { &sources[0] } else { random.choice(&sources).unwrap() };
+        let text = mutilated(source, &mut random);
+        let files = MemoryFiles::new().with("p.yaml", text.as_bytes());
+        let problems = match load(&files, "p.yaml") {
+            Ok(compiled) => {
+                accepted += 1;
+                compiled.problems
+            }
+            Err(problems) => {
+                refused += 1;
+                assert!(problems.iter().any(|p| p.is_error()), "{text}");
+                problems
+            }
+        };
+        for problem in problems {
+            let line = problem.place.line as usize;
+            assert!(line <= text.split('\n').count(), "{problem} in\n{text}");
+            assert!(!problem.rendered().is_empty());
+        }
+    }
+    println!("{accepted} accepted, {refused} refused");
+    assert!(accepted > 100 && refused > 1_000, "{accepted} accepted, {refused} refused");
+}
+
+/// The text after one to four small accidents.
+fn mutilated(source: &str, random: &mut fastrand::Rng) -> String {
+    const BITS: [&str; 16] =
+        ["{", "}", "[", "]", ":", "\"", "'", "\n", "  ", "é", "(", "\\", "*", "&a ", "null", "- "];
+    let mut text: Vec<char> = source.chars().collect();
+    for _ in 0..random.usize(1..5) {
+        let at = random.usize(0..text.len().max(1));
+        let end = (at + random.usize(0..6)).min(text.len());
+        match random.u8(0..4) {
+            0 => drop(text.drain(at.min(end)..end)),
+            1 => drop(text.splice(at..at, random.choice(BITS).unwrap().chars())),
+            2 => drop(text.splice(at..end, random.choice(BITS).unwrap().chars())),
+            _ => {
+                let copied: Vec<char> = text[at.min(end)..end].to_vec();
+                let to = random.usize(0..text.len().max(1));
+                text.splice(to..to, copied);
+            }
+        }
+    }
+    text.into_iter().collect()
+}

@@ -174,6 +174,8 @@ fn values_are_canonical_and_escapes_fit_in_either_case() {
         ("{ path: { exact: '/~', norm: true } }", "http://h/%7E", true),
         ("{ path: { exact: '/é', norm: true } }", "http://h/%c3%a9", true),
         ("{ path: { regex: '^/~$', norm: true } }", "http://h/%7E", true),
+        ("{ path: { regex: '^/é$', norm: true } }", "http://h/%c3%A9", true),
+        ("{ path: { glob: '/é*', norm: true } }", "http://h/%c3%A9x", true),
     ]);
 }
 

@@ -108,16 +108,13 @@ impl Conditions<'_> {
     ) -> Option<Compiled> {
         let text = &*value.value;
         let compiled = match word {
-            TextWord::Regex => {
-                let region = canonical::region(field).filter(|_| form == Form::Canonical);
-                match regex::compile(text, region, case) {
-                    Ok(regex) => return Some(Compiled::Regex(regex)),
-                    Err(mistake) => {
-                        self.invalid_pattern(value, mistake);
-                        return None;
-                    }
+            TextWord::Regex => match regex::compile(text, canonical::region(field), case) {
+                Ok(regex) => return Some(Compiled::Regex(regex)),
+                Err(mistake) => {
+                    self.invalid_pattern(value, mistake);
+                    return None;
                 }
-            }
+            },
             TextWord::Glob => self::glob(field, case, form, text),
             TextWord::Site => canonical::site(text)
                 .map(|sites| Compiled::Plain(sites.into_iter().map(|site| site.text.into()).collect())),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::policy::options::schema::{self, Acts, Effect, META, Spec};
 use crate::policy::options::{Assignment, OptionEntry, OptionTable, SetBy, Slot, Value};
+use crate::policy::rule::Rule;
 use crate::policy::source::tree::{At, Source, SourceGroup, SourceOption, Then};
 use crate::policy::source::without_disposition;
 use crate::vocab::disposition::Disposition;
@@ -92,8 +93,8 @@ impl Options {
     }
 
     /// The finished table.
-    pub(super) fn into_table(self) -> OptionTable {
-        OptionTable { entries: self.entries.into() }
+    pub(super) fn into_table(self, rules: &[Rule]) -> OptionTable {
+        OptionTable::new(self.entries, rules)
     }
 
     /// The slot of an option, after a look at what this version does with it.

@@ -63,28 +63,25 @@ fn json(node: &Node) -> Json {
 /// status of the answer be given: beside the verdict `status` is the origin's.
 fn expect(node: &Node, case: &mut MapReader<'_>, problems: &mut Problems) -> Option<Expect> {
     let Value::Mapping(_) = node.value else {
-        let verdict = verdict(node, problems);
-        return expectations(verdict?, case, problems);
+        let found = verdict(node, problems);
+        let expect = expectations(found.unwrap_or(ExpectedVerdict::Allow), case, problems);
+        return found.and(Some(expect));
     };
     let mut map = MapReader::open(node, "`expect`", problems)?;
     let found = map.require("verdict", problems).and_then(|node| verdict(node, problems));
     let status = map.take("status").and_then(|node| number(node, 200..=599, problems));
     let expect = expectations(found.unwrap_or(ExpectedVerdict::Allow), &mut map, problems);
     map.finish(problems);
-    found.and(expect).map(|expect| Expect { status, ..expect })
+    found.map(|_| Expect { status, ..expect })
 }
 
-fn expectations(
-    verdict: ExpectedVerdict,
-    map: &mut MapReader<'_>,
-    problems: &mut Problems,
-) -> Option<Expect> {
+fn expectations(verdict: ExpectedVerdict, map: &mut MapReader<'_>, problems: &mut Problems) -> Expect {
     let stages = Stage::ALL.map(Stage::as_str);
     let stage_of = |word: &str| Stage::ALL.into_iter().find(|s| s.as_str() == word);
     let reasons = Reason::ALL.map(Reason::as_str);
     let reason_of = |word: &str| Reason::ALL.into_iter().find(|r| r.as_str() == word);
     let intents = Intent::ALL.map(Intent::as_str);
-    Some(Expect {
+    Expect {
         verdict,
         stage: map.take("stage").and_then(|n| read::word(n, &stages, stage_of, problems)),
         rule: map.take("rule").and_then(|n| read::spelling(n, problems)).map(Into::into),
@@ -94,7 +91,7 @@ fn expectations(
         logged: map.take("logged").and_then(|n| read::boolean(n, problems)),
         intent: map.take("intent").and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
         options: map.take("options").map(|n| options(n, problems)).unwrap_or_default(),
-    })
+    }
 }
 
 fn verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {

@@ -97,7 +97,7 @@ impl Parts {
         let on_invalid_rule = map.take("on_invalid_rule").and_then(|node| on_invalid_rule(node, problems));
         let options = map.take_entry("options");
         let options_place = options.map_or(map.place(), |entry| &entry.key.place).clone();
-        if !options.is_some_and(|entry| entry.value.get("disposition").is_some()) {
+        if options.is_none_or(|entry| entry.value.get("disposition").is_none()) {
             problems.push(without_disposition(&options_place));
         }
         self.head = Some(Head {
