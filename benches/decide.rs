@@ -2,8 +2,16 @@
 //!
 //! The evaluator is the plain one, so the cost grows with the number of rules; lists do not have that cost.
 
+#![allow(clippy::expect_used, reason = "a bench may panic")]
+
 use crawlgate::policy::Policy;
+use crawlgate::policy::compile;
+use crawlgate::policy::compile;
+use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::target::UrlTarget;
 
 fn main() {
@@ -16,7 +24,7 @@ fn policy(rules: &str, lists: &str) -> Policy {
     let text = format!(
         "policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}"
     );
-    crawlgate::cli::open::policy_of_text("bench", &text).expect("a valid policy")
+    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml").expect("a valid policy").policy
 }
 
 fn mixed(count: usize) -> Policy {

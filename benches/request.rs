@@ -3,6 +3,13 @@
 //! `cargo bench --bench request [-- SECONDS]`. Everything is on loopback and in one process, so what counts is the
 //! ratio between the two and not the absolute figure: the clients' and the origin's work is in both.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a bench may panic and reads the time"
+)]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use crawlgate::cli::serve::Server;
 use crawlgate::config::settings::{LogTarget, Settings, Workers};
+use crawlgate::policy::compile;
+use crawlgate::policy::source::MemoryFiles;
 
 /// Clients at once.
 const CLIENTS: usize = 16;
@@ -48,14 +57,14 @@ fn main() {
 fn proxy() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
-        let mut settings = Settings::default();
-        settings.listen = vec![([127, 0, 0, 1], 0).into()];
+        let mut settings = Settings { listen: vec![([127, 0, 0, 1], 0).into()], ..Settings::default() };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
         settings.logs.decisions = LogTarget::Nowhere;
         settings.egress.allow_loopback = true;
         settings.egress.ports = [1..=65535].into_iter().collect();
         settings.workers = Workers::Count(1);
-        let policy = crawlgate::cli::open::policy_of_text("bench", POLICY).expect("the policy is valid");
+        let policy =
+            compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml").expect("a policy").policy;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let server = Server::start(&settings, policy).expect("a server");

@@ -6,12 +6,15 @@
 pub mod args;
 mod check;
 mod decide;
+mod demo;
 mod exit;
 mod explain;
 mod judged;
 mod open;
 mod out;
 mod paint;
+mod run;
+pub mod serve;
 pub mod target;
 mod test;
 
@@ -32,6 +35,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn dispatch(command: Command) -> Exit {
     match command {
+        Command::Run(args) => run::run(&args),
+        Command::Demo => demo::run(),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),

@@ -30,6 +30,12 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the proxy
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// A tour without a network: a small site, the proxy, a crawl, and what was refused
+    #[command(after_help = DEMO_HELP)]
+    Demo,
     /// Check policies and configurations, all mistakes in one run
     #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
@@ -234,3 +240,20 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
     Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
 }
+
+const RUN_HELP: &str = "\
+Example:
+  crawlgate run --policy config/policy.yaml
+  http_proxy=http://127.0.0.1:3128 curl -i http://example.com/
+
+Without arguments it listens on loopback only. SIGTERM drains: no new connections, what is under way is finished.
+
+Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is taken)";
+
+const DEMO_HELP: &str = "\
+Example:
+  crawlgate demo
+
+Each line is one URL: the status, the reason and rule of a refusal, the URL.
+
+Exit codes: 0 every reason that the site provokes was seen, 1 one was not, 3 cannot start";

@@ -11,14 +11,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::config::settings::{LogTarget, Settings};
-use crate::policy::Policy;
+use crate::policy::source::MemoryFiles;
+use crate::policy::{Policy, compile};
 
 use super::exit::Exit;
+use super::open;
+use super::out::say_and_fail;
 use super::serve::Server;
 use crawl::Page;
 
 /// The demo's policy.
-pub(super) const POLICY: &str = include_str!("demo/policy.yaml");
+const POLICY: &str = include_str!("demo/policy.yaml");
 
 /// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
 const PROVOKED: [&str; 12] = [
@@ -40,26 +43,17 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Runs the tour.
 pub(super) fn run() -> Exit {
-    let policy = match super::open::policy_of_text("demo", POLICY) {
-        Ok(policy) => policy,
-        Err(problems) => {
-            eprintln!("the demo's own policy is broken:\n{problems}");
-            return Exit::CannotRun;
-        }
+    let policy = match compile::load(&MemoryFiles::new().with("demo.yaml", POLICY), "demo.yaml") {
+        Ok(compiled) => compiled.policy,
+        Err(problems) => return open::refused(&problems),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("cannot start: {error}");
-            return Exit::CannotRun;
-        }
+        Err(error) => return say_and_fail(&error),
     };
     match runtime.block_on(tour(policy)) {
         Ok(pages) => report(&pages),
-        Err(error) => {
-            eprintln!("{error}");
-            Exit::CannotRun
-        }
+        Err(error) => say_and_fail(&error),
     }
 }
 
@@ -77,8 +71,7 @@ async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
 }
 
 fn settings(site: &site::Site) -> Settings {
-    let mut settings = Settings::default();
-    settings.listen = vec![SocketAddr::new(LOOPBACK, 0)];
+    let mut settings = Settings { listen: vec![SocketAddr::new(LOOPBACK, 0)], ..Settings::default() };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
     settings.logs.decisions = LogTarget::Nowhere;
     settings.egress.allow_loopback = true;
@@ -111,15 +104,21 @@ fn report(pages: &[Page]) -> Exit {
     for reason in refused.iter().filter_map(|page| page.reason.as_deref()) {
         *by_reason.entry(reason).or_default() += 1;
     }
-    let mut text =
-        format!("\n{} URLs asked for, {} passed on, {} refused:\n", pages.len(), pages.len() - refused.len(), refused.len());
+    let mut text = format!(
+        "\n{} URLs asked for, {} passed on, {} refused:\n",
+        pages.len(),
+        pages.len() - refused.len(),
+        refused.len()
+    );
     for (reason, count) in &by_reason {
         let _ = writeln!(text, "{count:>6}  {reason}");
     }
     let seen: BTreeSet<&str> = by_reason.into_keys().collect();
     let missing: Vec<&str> = PROVOKED.into_iter().filter(|reason| !seen.contains(reason)).collect();
     if missing.is_empty() {
-        text.push_str("\nYour own crawler: start `crawlgate run`, then set http_proxy=http://127.0.0.1:3128\n");
+        text.push_str(
+            "\nYour own crawler: start `crawlgate run`, then set http_proxy=http://127.0.0.1:3128\n",
+        );
     } else {
         let _ = writeln!(text, "\nnot seen, though the site provokes it: {}", missing.join(", "));
     }

@@ -42,14 +42,14 @@ pub(super) fn compiled(origin: &PolicyOrigin) -> Result<Compiled, Exit> {
     policy::open(origin).map_err(|problems| refused(&problems))
 }
 
-fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {
+pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {
     let loaded = load::load(overrides, &Surroundings::of_process()).map_err(|problems| refused(&problems))?;
     tell(&loaded.problems);
     Ok(loaded)
 }
 
 /// Tells the errors, and leaves the warnings beside them to `check`.
-fn refused(problems: &[Problem]) -> Exit {
+pub(super) fn refused(problems: &[Problem]) -> Exit {
     let errors: Vec<Problem> = problems.iter().filter(|p| p.is_error()).cloned().collect();
     tell(&errors);
     complain(&match errors.len() {

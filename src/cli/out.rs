@@ -26,6 +26,12 @@ pub(super) fn failed(error: &io::Error) -> Exit {
     Exit::CannotRun
 }
 
+/// Tells on standard error why the command cannot run.
+pub(super) fn say_and_fail(mistake: &dyn Display) -> Exit {
+    say(Tone::Bad, "error", mistake);
+    Exit::CannotRun
+}
+
 /// Tells on standard error why the command was not done.
 pub(super) fn complain(mistake: &dyn Display) -> Exit {
     say(Tone::Bad, "error", mistake);

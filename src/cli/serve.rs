@@ -159,7 +159,8 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 }
 
 fn token(path: &Path) -> Result<Token, StartError> {
-    Token::read(path).map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
+    Token::read(path)
+        .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
 fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<PolicyMetrics>> {

@@ -56,7 +56,8 @@ async fn fetch(proxy: SocketAddr, url: String) -> Page {
 /// One request a connection, as many simple crawlers do.
 async fn ask(proxy: SocketAddr, url: &str) -> std::io::Result<Vec<u8>> {
     let mut socket = TcpStream::connect(proxy).await?;
-    let request = format!("GET {url} HTTP/1.1\r\nHost: demo\r\nUser-Agent: demo\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {url} HTTP/1.1\r\nHost: demo\r\nUser-Agent: demo\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await?;
     let mut answer = vec![];
     // What came before a break is kept: the length tells that something is missing.
