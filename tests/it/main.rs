@@ -5,7 +5,8 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test that panics has failed, its helpers too"
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed, its helpers too; some tests time what sockets do"
 )]
 
 mod address;
