@@ -11,10 +11,13 @@
 mod address;
 mod admin;
 mod broken;
+mod cli;
 mod compile;
 mod conditions;
+mod config;
 mod layers;
 mod log;
 mod metrics;
 mod property;
+mod support;
 mod target;
