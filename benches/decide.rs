@@ -6,11 +6,7 @@
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile;
-use crawlgate::policy::compile;
-use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::policy::source::MemoryFiles;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::target::UrlTarget;
 

@@ -5,6 +5,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -151,6 +153,14 @@ pub struct Download {
     whole: LazyTimer,
     /// Bytes that may still come; `max_body` for answers that tell no length.
     left: u64,
+    /// Whether the connection may carry another answer.
+    after: After,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Reuse,
+    Close,
 }
 
 /// Where a connection goes back to.
@@ -167,7 +177,7 @@ impl Download {
     /// `whole` the longest for all of them.
     pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
         let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
-        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX };
+        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
         if download.incoming.is_end_stream() {
             download.give_back();
         }
@@ -178,6 +188,13 @@ impl Download {
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.left = bytes;
+        self
+    }
+
+    /// The connection carries no other answer behind this one.
+    #[must_use]
+    pub fn the_last(mut self) -> Self {
+        self.after = After::Close;
         self
     }
 
@@ -244,6 +261,9 @@ impl Download {
     fn give_back(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());
+        if self.after == After::Close {
+            return;
+        }
         if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
             self.home.pool.put(link, self.home.clock.now());
         }
@@ -265,6 +285,38 @@ pub struct Uploading {
     incoming: Incoming,
     left: u64,
     idle: LazyTimer,
+    watch: UploadWatch,
+}
+
+/// Tells whose turn it is while a body is on its way: an origin's time to answer runs only when it is the origin's.
+#[derive(Clone, Debug, Default)]
+pub struct UploadWatch(Arc<AtomicU8>);
+
+/// What became of an upload since it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uploaded {
+    /// Nothing: the origin takes no more, or has it all.
+    Nothing,
+    /// Some of it.
+    Some,
+    /// The client is waited for.
+    Awaited,
+}
+
+impl UploadWatch {
+    /// Looks.
+    pub fn look(&self) -> Uploaded {
+        let moved = Uploaded::Some as u8;
+        match self.0.compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed) {
+            Ok(_) => Uploaded::Some,
+            Err(state) if state == Uploaded::Awaited as u8 => Uploaded::Awaited,
+            Err(_) => Uploaded::Nothing,
+        }
+    }
+
+    fn note(&self, uploaded: Uploaded) {
+        self.0.store(uploaded as u8, Relaxed);
+    }
 }
 
 impl Upload {
@@ -273,7 +325,16 @@ impl Upload {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle: LazyTimer::new(idle) }))
+        let (idle, watch) = (LazyTimer::new(idle), UploadWatch::default());
+        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle, watch }))
+    }
+
+    /// Follows the body's way; nothing to follow if there is none.
+    pub fn watch(&self) -> Option<UploadWatch> {
+        match self {
+            Self::Empty => None,
+            Self::Streamed(uploading) => Some(uploading.watch.clone()),
+        }
     }
 
     /// Whether there is none.
@@ -292,7 +353,11 @@ impl HttpBody for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Streamed(uploading) => uploading.poll_data(cx).map(|next| next.map(|r| r.map(Frame::data))),
+            Self::Streamed(uploading) => {
+                let next = uploading.poll_data(cx);
+                uploading.watch.note(if next.is_pending() { Uploaded::Awaited } else { Uploaded::Some });
+                next.map(|next| next.map(|r| r.map(Frame::data)))
+            }
         }
     }
 

@@ -8,6 +8,8 @@ use http::header::{
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
+use crate::vocab::profile::Conditional;
+
 use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
 
 /// Whether a field belongs to one connection, or to whoever runs this proxy.
@@ -88,13 +90,57 @@ pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: 
     }
 }
 
-/// Makes an origin's fields those of an answer to the client.
-pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
+/// How an origin's answer tells its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// In one way.
+    Plain,
+    /// In two ways, as in response splitting: its connection is not to be believed again.
+    Doubtful,
+}
+
+/// A body in a transfer coding other than chunked: nobody takes it off, and the field that names it does not travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCoding;
+
+/// Leaves an origin's answer with the one length that hyper has read its body by, or none (RFC 9112 section 6.3): a
+/// length beside chunks says nothing, and a list of equal lengths is one length.
+///
+/// # Errors
+/// If the body is in another coding.
+pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next() {
+        let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !chunked || codings.next().is_some() {
+            return Err(UnknownCoding);
+        }
+        let both = headers.remove(CONTENT_LENGTH).is_some();
+        return Ok(if both { Framing::Doubtful } else { Framing::Plain });
+    }
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(Framing::Plain) };
+    let first = length.as_bytes().split(|b| *b == b',').next().unwrap_or_default().trim_ascii();
+    if first.len() < length.len()
+        && let Ok(one) = HeaderValue::from_bytes(first)
+    {
+        headers.insert(CONTENT_LENGTH, one);
+    }
+    Ok(Framing::Plain)
+}
+
+/// Makes an origin's fields those of an answer to the client. `asked` is whether the client asked for a 304.
+pub fn response(
+    headers: &mut HeaderMap,
+    status: StatusCode,
+    version: Version,
+    via: &ViaName,
+    asked: Conditional,
+) {
     remove(headers, |name| is_hop_by_hop(name) || is_ours(name));
     remove_our_proxy_status(headers);
     via.append(headers, version);
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
-    if let Some(error) = crawl_error(status, headers) {
+    if let Some(error) = crawl_error(status, headers, asked) {
         headers.insert(CRAWL_ERROR, HeaderValue::from_static(error));
     }
 }
@@ -162,12 +208,14 @@ pub fn crawl_status(status: StatusCode) -> &'static str {
     }
 }
 
-/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent.
-fn crawl_error(status: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
+/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so is a 304
+/// that nobody asked for.
+fn crawl_error(status: StatusCode, headers: &HeaderMap, asked: Conditional) -> Option<&'static str> {
     let waits = headers.contains_key(http::header::RETRY_AFTER);
     match status.as_u16() {
         429 => Some("temporary"),
         503 if waits => Some("temporary"),
+        304 if asked == Conditional::No => Some("permanent"),
         400.. => Some("permanent"),
         _ => None,
     }
@@ -213,7 +261,7 @@ mod tests {
             ("crawl-anything", "x"),
             ("proxy-status", "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate"),
         ]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"), Conditional::No);
         assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
         assert_eq!(headers["crawl-status"], "ACCEPTED");
         assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
@@ -222,13 +270,33 @@ mod tests {
     #[test]
     fn errors_are_told_apart_as_cloudview_does() {
         let error = |status: u16, fields: &[(&'static str, &str)]| {
-            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields))
+            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields), Conditional::Yes)
         };
         assert_eq!(error(503, &[("retry-after", "1")]), Some("temporary"));
         assert_eq!(error(503, &[]), Some("permanent"));
         assert_eq!(error(429, &[]), Some("temporary"));
         assert_eq!(error(404, &[]), Some("permanent"));
         assert_eq!(error(304, &[]), None);
+        let unasked = crawl_error(StatusCode::NOT_MODIFIED, &HeaderMap::new(), Conditional::No);
+        assert_eq!(unasked, Some("permanent"));
+    }
+
+    #[test]
+    fn a_body_has_one_length_or_none() {
+        for (fields, left) in [
+            (&[("content-length", "3"), ("transfer-encoding", "Chunked")][..], Ok((Framing::Doubtful, None))),
+            (&[("transfer-encoding", "Chunked")][..], Ok((Framing::Plain, None))),
+            (&[("content-length", "5, 5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[("content-length", "5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[][..], Ok((Framing::Plain, None))),
+            (&[("transfer-encoding", "gzip")][..], Err(UnknownCoding)),
+            (&[("transfer-encoding", "gzip, chunked")][..], Err(UnknownCoding)),
+        ] {
+            let mut headers = map(fields);
+            let settled = settle_framing(&mut headers);
+            let length = headers.get(CONTENT_LENGTH).map(|v| v.to_str().unwrap());
+            assert_eq!(settled.map(|framing| (framing, length)), left, "{fields:?}");
+        }
     }
 
     #[test]

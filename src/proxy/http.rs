@@ -27,7 +27,7 @@ use crate::vocab::target::UrlTarget;
 
 use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, Download, Upload};
-use super::clean::{self, ViaName};
+use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
@@ -113,7 +113,7 @@ impl Exchange {
         let snapshot = self.in_force.load();
         let asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let made = match unwinding(self.pass(request, &snapshot, &mut record)).await {
+        let made = match unwinding(self.pass(request, &asker, &snapshot, &mut record)).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -135,6 +135,7 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
+        asker: &Asker,
         snapshot: &Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
@@ -159,7 +160,7 @@ impl Exchange {
         let call = self.call(parts, body, &judged.asked.target);
         record.enter(Stage::Upstream);
         let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from)?;
-        self.judge_answer(answer, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
+        self.judge_answer(answer, asker, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -204,12 +205,16 @@ impl Exchange {
     fn judge_answer(
         &self,
         response: Response<Download>,
+        asker: &Asker,
         judged: &mut Judged<Arc<PolicyMetrics>>,
         record: &mut Record,
     ) -> Result<Passed, Refused> {
         let (mut parts, mut download) = response.into_parts();
-        if parts.status.is_informational() {
-            return Err(Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream)));
+        match clean::settle_framing(&mut parts.headers) {
+            Ok(_) if parts.status.is_informational() => return Err(unreadable()),
+            Ok(Framing::Plain) => {}
+            Ok(Framing::Doubtful) => download = download.the_last(),
+            Err(UnknownCoding) => return Err(unreadable()),
         }
         record.enter(Stage::Response);
         let verdict = gate_response::response(judged, &parts);
@@ -219,7 +224,7 @@ impl Exchange {
         if let Some(most) = judged.max_body() {
             download = download.at_most(most);
         }
-        clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
+        clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
         parts.version = http::Version::HTTP_11;
         Ok((parts, download))
     }
@@ -283,6 +288,10 @@ fn options() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static(answer::ALLOWED));
     response
+}
+
+fn unreadable() -> Refused {
+    Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 
 fn too_large() -> Refusal {

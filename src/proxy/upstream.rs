@@ -21,7 +21,7 @@ use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::body::{BodyError, Download, Home, Upload};
+use super::body::{BodyError, Download, Home, Upload, UploadWatch, Uploaded};
 use super::destination::Vetted;
 use super::dial::{DialError, DialLimits, dial};
 use super::head::timer::LazyTimer;
@@ -37,7 +37,7 @@ pub struct UpstreamLimits {
     pub dial: DialLimits,
     /// The pool.
     pub pool: PoolLimits,
-    /// From the request to the end of the answer's head.
+    /// From the request's last byte, or the last that the origin took, to the end of the answer's head.
     pub response_head: Duration,
     /// Between two parts of a body.
     pub body_idle: Duration,
@@ -175,6 +175,8 @@ impl Upstream {
         request: Request<Upload>,
         began: Instant,
     ) -> Result<Answered, Failed> {
+        let watch = request.body().watch();
+        let mut since = began;
         let mut answer = pin!(link.sender.try_send_request(request));
         let (driver, timer) = (&mut link.driver, &mut link.answer);
         let answered = poll_fn(|cx| {
@@ -185,7 +187,15 @@ impl Upstream {
             let _ = std::pin::Pin::new(&mut *driver).poll(cx);
             match answer.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending => timer.poll_since(began, cx).map(|()| None),
+                Poll::Pending => {
+                    match watch.as_ref().map_or(Uploaded::Nothing, UploadWatch::look) {
+                        Uploaded::Nothing => {}
+                        Uploaded::Some => since = self.clock.now(),
+                        // The body has a time of its own between two parts.
+                        Uploaded::Awaited => return Poll::Pending,
+                    }
+                    timer.poll_since(since, cx).map(|()| None)
+                }
             }
         });
         let response = match answered.await {

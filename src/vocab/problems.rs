@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::problem::{Excerpt, Place, Problem};
+use super::problem::{Excerpt, Problem};
 use super::rule_id::RuleId;
 
 /// How much of a long line is shown.
@@ -152,16 +152,10 @@ fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
     Excerpt { text: part, before, width: width.clamp(1, SHOWN.saturating_sub(before).max(1)) }
 }
 
-/// Where a problem without a better place is: the file as a whole.
-impl From<&Arc<str>> for Place {
-    fn from(file: &Arc<str>) -> Self {
-        Self::of_file(file)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocab::problem::Place;
 
     fn rendered(text: &str, problem: Problem) -> String {
         let mut problems = Problems::new();

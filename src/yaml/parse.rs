@@ -18,6 +18,8 @@ const MAX_BYTES: usize = 64 << 20;
 const MAX_NODES: usize = 4_000_000;
 /// The deepest nesting; conditions and rules nest, and whoever reads the tree does it by recursion.
 const MAX_DEPTH: usize = 64;
+/// Stack for the parser, in bytes; [`MAX_DEPTH`] levels take an eighth of it in an unoptimised build.
+const STACK: usize = 16 << 20;
 /// The most values that `*alias` may repeat, in all.
 const MAX_REPEATED: usize = 1_000_000;
 
@@ -30,6 +32,23 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
         problems.push(Problem::error(&Place::of_file(file), message).help(BIG_DATA));
         return None;
     }
+    let parsed = with_room(|| parse_twice(file, text)).unwrap_or_else(|error| {
+        let message = format!("no thread to read the file in: {error}");
+        Parsed { tree: None, problems: vec![Problem::error(&Place::of_file(file), message)] }
+    });
+    parsed.problems.into_iter().for_each(|problem| problems.push(problem));
+    parsed.tree.map(|tree| Source { file, text }.node(tree))
+}
+
+/// What one text gave.
+struct Parsed {
+    tree: Option<Spanned<Raw>>,
+    problems: Vec<Problem>,
+}
+
+/// Strict about keys that stand twice; where there are some, once more with the first of them.
+fn parse_twice(file: &Arc<str>, text: &str) -> Parsed {
+    let mut problems = Vec::new();
     let tree = match tree(text, DuplicateKeyPolicy::Error) {
         Err(error) if is_duplicate(&error) => {
             problems.push(problem(file, &error));
@@ -37,13 +56,18 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
         }
         other => other,
     };
-    match tree {
-        Ok(tree) => Some(Source { file, text }.node(tree)),
-        Err(error) => {
-            problems.push(problem(file, &error));
-            None
-        }
-    }
+    let tree = tree.map_err(|error| problems.push(problem(file, &error))).ok();
+    Parsed { tree, problems }
+}
+
+/// Calls a function on a stack of its own: the parser recurses with large frames, and whoever calls may be a worker
+/// thread with little stack left.
+fn with_room<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, call)?;
+        thread.join().map_err(|_| std::io::Error::other("the parser panicked"))
+    })
 }
 
 const BIG_DATA: &str = "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";

@@ -566,6 +566,25 @@ fn options_of_the_connection_depend_on_the_host_alone() {
 }
 
 #[test]
+fn nesting_is_deep_but_bounded() {
+    let nots = |n: usize| format!("{}{{ host: h }}{}", "{ not: ".repeat(n), " }".repeat(n));
+    let rules = |n: usize, inner: &str| format!("{}{inner}{}", "{ rules: [".repeat(n), "] }".repeat(n));
+    let c = compiled(&format!("rules: [{{ id: x, forbid: {} }}]\n", nots(32)));
+    let rejects = |url| c.policy.decide(&CaseFacts::of_url(url).unwrap().facts()).1.rejects();
+    assert!(rejects("http://h/") && !rejects("http://i/"));
+    let c = compiled(&format!("rules: [{}]\n", rules(20, "{ forbid: { ext: gif } }")));
+    assert_eq!(c.policy.rules().last().map(|r| r.id.as_str()), Some(&*format!("rules{}", ".1".repeat(21))));
+    for (text, expected) in
+        [(nots(33), "conditions nested more than 32 deep"), (nots(70), "nested more than 64 levels deep")]
+    {
+        let lines = said(&format!("rules: [{{ id: x, forbid: {text} }}]\n"));
+        assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
+    }
+    let lines = said(&format!("rules: [{}]\n", rules(26, "{ forbid: { ext: gif } }")));
+    assert!(lines.iter().any(|l| l.contains("rules nested more than 24 deep")), "{lines:?}");
+}
+
+#[test]
 fn invalid_rules_can_be_disabled_and_are_counted() {
     let body = "on_invalid_rule: disable
 rules:

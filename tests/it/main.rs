@@ -15,6 +15,7 @@ mod cli;
 mod compile;
 mod conditions;
 mod config;
+mod conformance;
 mod layers;
 mod log;
 mod metrics;
