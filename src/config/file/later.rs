@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::vocab::problem::Problem;
+use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
 use crate::yaml::read::{self, MapReader};
@@ -63,7 +63,7 @@ pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problem
 /// The tree of a value of the table; a test makes sure that each has one.
 fn tree(text: &str) -> Node {
     let file: Arc<str> = Arc::from("");
-    let nothing = || Node { place: (&file).into(), value: Value::Null };
+    let nothing = || Node { place: Place::of_file(&file), value: Value::Null };
     parse(&file, text, &mut Problems::new()).unwrap_or_else(nothing)
 }
 
