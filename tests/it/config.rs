@@ -103,6 +103,8 @@ egress:
   allow_private: [{ host: "*.Corp.Example", cidr: 10.2.3.4/16 }]
   allow_loopback: true
   ports: [1-65535]
+  connect_ports: 443
+  tls_ports: [8443, 443]
   resolver: { servers: ["192.0.2.53:53"] }
   hosts: { A.example: 10.2.0.7, b.example: [10.2.0.8, "fd00::8"] }
 limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7 }
@@ -126,6 +128,8 @@ logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_q
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
     assert!(egress.allow_loopback);
     assert_eq!(egress.ports.ranges(), [1..=65535]);
+    assert_eq!(egress.connect_ports.ranges(), [443..=443]);
+    assert_eq!(egress.tls_ports.ranges(), [443..=443, 8443..=8443]);
     assert_eq!(egress.resolver, Resolver::Servers(vec!["192.0.2.53:53".parse().unwrap()]));
     let hosts = [("a.example", vec!["10.2.0.7"]), ("b.example", vec!["10.2.0.8", "fd00::8"])];
     let hosts = hosts.map(|(name, all)| (name.to_owned(), all.iter().map(|a| a.parse().unwrap()).collect()));
@@ -241,8 +245,8 @@ const BROKEN: [(&str, &str); 46] = [
         "c.yaml:1:8: error: unknown key; found `intercpt`; allowed: intercept, intercept_to_reject, ca, bundle, verify_upstream, roots, extra_roots, leaf_cache, mints_per_client; did you mean `intercept`?",
     ),
     (
-        "egress: { connect_ports: [22] }",
-        "c.yaml:1:26: error: `egress.connect_ports` is not in this version; leave it out",
+        "egress: { connect_ports: [ssh] }",
+        "c.yaml:1:27: error: write a port from 1 to 65535, or a range such as 1024-65535; found `ssh`",
     ),
     (
         "egress: { parents: { a: \"http://p:1\" } }",
@@ -515,7 +519,7 @@ fn links_stay_inside_the_directory_of_the_policy() {
 fn the_benchmark_configuration_loads() {
     let (config, problems) = read(
         "listen: 127.0.0.1:0\nadmin:\n  listen: 127.0.0.1:0\npolicy:\n  path: /b/crawlgate-policy.yaml\n\
-         tls:\n  intercept: false\negress:\n  allow_loopback: true\n  ports: [1-65535]\n\
+         tls:\n  intercept: false\negress:\n  allow_loopback: true\n  ports: [1-65535]\n  connect_ports: [1-65535]\n\
          runtime:\n  workers: 1\nstore:\n  kind: embedded\n  path: /b/store\nlogs:\n  decisions: none\n",
     );
     assert_eq!(problems, [""; 0]);

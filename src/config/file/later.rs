@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 24] = [
+const LATER: [(&str, &str, &str); 22] = [
     ("", "crawlers", "[]"),
     ("", "anonymous", "allow"),
     ("", "tls", TLS),
@@ -31,8 +31,6 @@ const LATER: [(&str, &str, &str); 24] = [
     ("policy", "url", ABSENT),
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
-    ("egress", "connect_ports", "[443, 80]"),
-    ("egress", "tls_ports", "[443]"),
     ("egress", "parents", "{}"),
     ("limits", "queue_per_host", "1000"),
     ("limits", "queue", "10000"),
