@@ -158,7 +158,10 @@ fn origin(named: Option<(String, Place)>, home: &Home, problems: &mut Problems) 
         if home.policy.exists() {
             return PolicyOrigin::Path(home.policy.clone());
         }
-        problems.push(without_policy(&home.policy));
+        // A broken configuration may have named one where nobody could read it.
+        if !problems.has_errors() {
+            problems.push(without_policy(&home.policy));
+        }
         return PolicyOrigin::BuiltIn;
     };
     let path = home.directory.join(&written);

@@ -89,12 +89,7 @@ fn the_defaults_are_those_of_the_contract() {
 }
 
 /// Each key that this version builds says something else here, so that none is read into another's place.
-#[test]
-fn every_key_reaches_its_setting() {
-    let folder = Folder::new();
-    let file = folder.write(
-        "etc/crawlgate.yaml",
-        r#"
+const EVERY_KEY: &str = r#"
 listen: [127.0.0.1:1, { addr: "[::1]:2" }]
 admin: { listen: 127.0.0.1:3, token_file: secret/token }
 policy: { path: rules, watch: false }
@@ -111,8 +106,12 @@ limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, o
 timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s }
 runtime: { workers: 3 }
 logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
-"#,
-    );
+"#;
+
+#[test]
+fn every_key_reaches_its_setting() {
+    let folder = Folder::new();
+    let file = folder.write("etc/crawlgate.yaml", EVERY_KEY);
     folder.write("etc/rules/a.yaml", "");
     let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
     let etc = folder.path().join("etc");

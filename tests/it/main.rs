@@ -16,6 +16,7 @@ mod compile;
 mod conditions;
 mod config;
 mod conformance;
+mod head;
 mod layers;
 mod log;
 mod metrics;
