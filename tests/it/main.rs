@@ -12,8 +12,10 @@
 mod address;
 mod admin;
 mod broken;
+mod cli;
 mod compile;
 mod conditions;
+mod config;
 mod conformance;
 mod head;
 mod layers;
