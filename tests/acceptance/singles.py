@@ -198,6 +198,7 @@ class Singles:
             "a port of 99999": self._request("GET", f"http://{WWW}:99999/"),
             "a fragment": self._request("GET", url + "#top"),
             "userinfo": self._request("GET", url.replace("http://", "http://me:pw@")),
+            "an escape in the host": self._request("GET", url.replace("crawl.test", "crawl%2Etest")),
             "a backslash": self._request("GET", self._www("/cgi-bin\\form.html")),
             "a target in origin form": self._request("GET", "/news/1.html"),
         }
