@@ -24,7 +24,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::policy::Policy;
 use crate::policy::rule::Mode;
-use crate::proxy::accept::{self, AcceptLimits};
+use crate::proxy::accept::{self, AcceptLimits, Room};
 use crate::proxy::answer::ProfileChoice;
 use crate::proxy::clean::ViaName;
 use crate::proxy::destination::{Egress, PrivateHost, Vetting};
@@ -110,9 +110,11 @@ impl Server {
         let (drain, watch) = Drain::new();
         let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
+        let limits = accept_limits(settings);
+        let room = Room::new(&limits);
         for listener in listeners {
-            let limits = accept_limits(settings);
-            tasks.spawn(accept::serve(listener, limits, Arc::clone(&exchange), watch.clone()));
+            let (room, exchange) = (Arc::clone(&room), Arc::clone(&exchange));
+            tasks.spawn(accept::serve(listener, room, limits.reader, exchange, watch.clone()));
         }
         tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;

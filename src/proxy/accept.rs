@@ -1,32 +1,46 @@
 //! From a listening socket to connections that hyper serves, each in one task of its own.
+//!
+//! Who answers the requests, and what the answers to refused heads and full houses say, is the [`Owner`]'s.
 
-use std::collections::HashMap;
+mod exchange;
+mod room;
+
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body::Body;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::io::AsyncWriteExt;
+use hyper::{Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::gate::refusal::Refusal;
-use crate::metrics::labels::ForeignBytes;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use super::body::BodyError;
+use super::drain::{DrainWatch, Stage};
+use super::head::{ClientWatch, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn};
 
-use super::drain::DrainWatch;
-use super::head::{Foreign, HeadError, HeadEvents, HeadReader, ReaderSettings, Turn};
-use super::http::{Exchange, bare_refusal};
+use room::Place;
+pub use room::Room;
 
-/// How long accepting pauses when the machine has run out of something.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long accepting pauses when the machine has run out of something: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// How long a client that finds no room may take to read that.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Up to so many fields hyper reads a head without allocating for them.
+const INLINE_FIELDS: usize = 100;
+/// What hyper may read ahead of a body, and hold back of an answer.
+const BUFFER: usize = 256 * 1024;
 
-/// Limits of a listener.
+/// Limits of listeners.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptLimits {
     /// Connections in all.
@@ -37,170 +51,200 @@ pub struct AcceptLimits {
     pub reader: ReaderSettings,
 }
 
+/// Who answers what comes in by a listener.
+pub trait Owner: HeadEvents + Send + Sync + 'static {
+    /// What is kept for as long as a connection lives: its gauge, what its last request has looked up.
+    type Kept: Send + Sync;
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+    /// Why a connection is closed without an answer.
+    type Error: Error + Send + Sync + 'static;
+
+    /// A connection begins.
+    fn connected(&self, peer: SocketAddr) -> Self::Kept;
+
+    /// Answers a request. `open` must go with the answer's body to its end. If the client leaves, the future or the
+    /// body is dropped.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        open: ServiceOpen,
+        connection: &Connection<Self::Kept>,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+
+    /// The whole answer to a client that finds no room; the connection closes behind it.
+    fn overloaded(&self, peer: SocketAddr) -> Bytes;
+}
+
+/// What a connection's requests have in common.
+#[derive(Debug)]
+pub struct Connection<K> {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Sees the client leave. Who waits with a body unread need not ask: the request is dropped then, too.
+    pub client: ClientWatch,
+    /// The owner's.
+    pub kept: K,
+}
+
 /// Accepts connections until the drain begins; those under way go on in their own tasks.
-pub async fn serve(listener: TcpListener, limits: AcceptLimits, exchange: Arc<Exchange>, drain: DrainWatch) {
-    let room = Arc::new(Room::new(limits));
-    let mut begun = drain.clone();
+///
+/// `room` may be shared by listeners.
+pub async fn serve<O: Owner>(
+    listener: TcpListener,
+    room: Arc<Room>,
+    reader: ReaderSettings,
+    owner: Arc<O>,
+    mut drain: DrainWatch,
+) {
+    let mut pause = PAUSES.0;
     loop {
         let accepted = tokio::select! {
-            () = begun.begun() => return,
+            biased;
+            () = drain.begun() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, peer)) => admit(socket, peer, &room, limits, &exchange, &drain),
-            Err(error) => pause_after(&error).await,
+            Ok((socket, peer)) => {
+                pause = PAUSES.0;
+                admit(socket, peer, &room, reader, &owner, &drain);
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections; trying again in {pause:?}");
+                tokio::time::sleep(pause).await;
+                pause = PAUSES.1.min(2 * pause);
+            }
         }
     }
 }
 
-/// A client that left before it was accepted costs nothing; a machine without file descriptors must not spin.
-async fn pause_after(error: &io::Error) {
+/// A client that left before it was accepted costs nothing. Other errors are the machine's, such as having no file
+/// descriptors left: they come again at once.
+fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind as K;
-    if !matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::Interrupted) {
-        tracing::warn!(%error, "cannot accept connections");
-        tokio::time::sleep(PAUSE).await;
-    }
+    matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::Interrupted)
 }
 
-fn admit(
+fn admit<O: Owner>(
     socket: TcpStream,
     peer: SocketAddr,
     room: &Arc<Room>,
-    limits: AcceptLimits,
-    exchange: &Arc<Exchange>,
+    reader: ReaderSettings,
+    owner: &Arc<O>,
     drain: &DrainWatch,
 ) {
+    // It fails if the client has gone.
     let _ = socket.set_nodelay(true);
-    let Some(place) = Room::take(room, peer.ip()) else {
-        let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
-        tokio::spawn(send_away(socket, bare_refusal(exchange, &refusal)));
-        return;
-    };
-    tokio::spawn(connection(socket, place, limits.reader, Arc::clone(exchange), drain.clone()));
+    let owner = Arc::clone(owner);
+    match Room::take(room, peer.ip()) {
+        Some(place) => {
+            tokio::spawn(connection(socket, peer, place, reader, owner, drain.clone()));
+        }
+        None => {
+            // With no place to be told so, the connection is just closed.
+            let Some(place) = Room::take_farewell(room) else { return };
+            tokio::spawn(async move {
+                let _place = place;
+                send_away(socket, owner.overloaded(peer)).await;
+            });
+        }
+    }
 }
 
 async fn send_away(mut socket: TcpStream, answer: Bytes) {
+    // All that can fail here is that the client has gone.
     let _ = tokio::time::timeout(FAREWELL, async {
-        let _ = socket.write_all(&answer).await;
-        let _ = socket.shutdown().await;
+        socket.write_all(&answer).await?;
+        socket.shutdown().await?;
         // Reading what was sent keeps the answer from being lost to a reset.
         let mut sink = [0; 1024];
-        while matches!(tokio::io::AsyncReadExt::read(&mut socket, &mut sink).await, Ok(read) if read > 0) {}
+        while socket.read(&mut sink).await? > 0 {}
+        io::Result::Ok(())
     })
     .await;
 }
 
-/// Serves one connection to its end.
-async fn connection(
+/// Serves one connection to its end. A panic in here ends this task only.
+async fn connection<O: Owner>(
     socket: TcpStream,
+    peer: SocketAddr,
     place: Place,
     settings: ReaderSettings,
-    exchange: Arc<Exchange>,
+    owner: Arc<O>,
     mut drain: DrainWatch,
 ) {
-    let _open = exchange.recorder.metrics().connection();
     let turn = Arc::new(Turn::default());
-    let reader = HeadReader::new(socket, Heads(Arc::clone(&exchange)), settings, Arc::clone(&turn));
-    let service = service_fn(|request| {
-        let open = turn.begin();
-        let exchange = Arc::clone(&exchange);
-        async move { exchange.answer(request, open).await }
-    });
-    let served = http1::Builder::new()
-        // The reader has limits and time-outs of its own; hyper's would answer without a reason.
-        .header_read_timeout(None)
-        .half_close(false)
-        .max_headers(settings.limits.fields + 1)
-        .serve_connection(reader, service);
-    let mut served = std::pin::pin!(served);
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = drain.begun() => {
-            served.as_mut().graceful_shutdown();
-            served.await
+    let reader = HeadReader::new(socket, Arc::clone(&owner), settings, Arc::clone(&turn));
+    let connection = Connection { peer, client: reader.watch(), kept: owner.connected(peer) };
+    let (owner, connection) = (&*owner, &connection);
+    let service = service_fn(|request| answer(owner, request, turn.begin(), connection));
+    let mut served = pin!(http(settings.limits).serve_connection(reader, service));
+    let mut told = Stage::Serving;
+    let ended = poll_fn(|cx| {
+        let stage = drain.poll_stage(cx);
+        if stage == Stage::CutOff {
+            return Poll::Ready(Ok(()));
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
+        if std::mem::replace(&mut told, stage) < stage {
+            served.as_mut().graceful_shutdown();
+        }
+        served.as_mut().poll(cx)
+    });
+    if let Err(error) = ended.await {
+        // An answer broke off: the client must not take what it got for all of it.
+        if std::error::Error::source(&error).is_some_and(|source| source.is::<BodyError>()) {
+            connection.client.reset_at_end();
+        }
+        tracing::debug!(%error, %peer, "connection ended");
     }
     drop(place);
 }
 
-/// What the head reader tells.
-struct Heads(Arc<Exchange>);
-
-impl HeadEvents for Heads {
-    fn refused(&self, error: HeadError) -> Bytes {
-        let (reason, status, detail) = match error {
-            HeadError::Malformed(what) => (Reason::BadRequest, None, what),
-            HeadError::TargetTooLong => {
-                (Reason::RequestTooLarge, Some(414), "the URL is longer than the limit")
-            }
-            HeadError::TooLarge => {
-                (Reason::HeadersTooLarge, None, "the request's head is larger than the limit")
-            }
-            HeadError::Late => (Reason::RequestTimeout, None, "the request's head did not arrive in time"),
-        };
-        self.0.recorder.metrics().head_rejected(reason);
-        let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
-        bare_refusal(&self.0, &refusal)
+/// hyper's part. The reader has limits and time-outs of its own, and hyper's would answer without a reason: they are
+/// off or wider, so no timer is needed.
+fn http(limits: HeadLimits) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.header_read_timeout(None).half_close(false).keep_alive(true);
+    // A target may be three times as long when it is encoded.
+    http.max_buf_size(BUFFER.max(limits.bytes + 2 * limits.target));
+    if limits.fields != INLINE_FIELDS {
+        http.max_headers(limits.fields);
     }
+    http
+}
 
-    fn foreign(&self, foreign: Foreign) {
-        let kind = match foreign {
-            Foreign::ClientHello => ForeignBytes::ClientHello,
-            Foreign::Http2 => ForeignBytes::Http2Preface,
-        };
-        self.0.recorder.metrics().foreign_bytes(kind);
+/// Answers one request. While its body lies unread hyper does not see the client leave, so that is watched for here.
+async fn answer<O: Owner>(
+    owner: &O,
+    request: Request<Incoming>,
+    open: ServiceOpen,
+    connection: &Connection<O::Kept>,
+) -> Result<Response<O::Body>, Unanswered<O::Error>> {
+    if request.body().is_end_stream() {
+        return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
+    }
+    tokio::select! {
+        biased;
+        answered = owner.answer(request, open, connection) => answered.map_err(Unanswered::Hangup),
+        () = connection.client.left() => Err(Unanswered::ClientLeft),
     }
 }
 
-/// Counts connections, in all and by client.
+/// Why a connection is closed without an answer.
 #[derive(Debug)]
-struct Room {
-    limits: AcceptLimits,
-    taken: Mutex<Taken>,
+enum Unanswered<E> {
+    Hangup(E),
+    ClientLeft,
 }
 
-#[derive(Debug, Default)]
-struct Taken {
-    all: usize,
-    by_client: HashMap<IpAddr, usize>,
-}
-
-/// A connection's place; given back when dropped.
-#[derive(Debug)]
-struct Place {
-    room: Arc<Room>,
-    client: IpAddr,
-}
-
-impl Room {
-    fn new(limits: AcceptLimits) -> Self {
-        Self { limits, taken: Mutex::default() }
-    }
-
-    fn take(room: &Arc<Self>, client: IpAddr) -> Option<Place> {
-        let mut taken = room.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_client = taken.by_client.get(&client).copied().unwrap_or(0);
-        if taken.all >= room.limits.connections || of_client >= room.limits.per_client {
-            return None;
-        }
-        taken.all += 1;
-        taken.by_client.insert(client, of_client + 1);
-        Some(Place { room: Arc::clone(room), client })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all -= 1;
-        if let Some(count) = taken.by_client.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                taken.by_client.remove(&self.client);
-            }
+impl<E: Error> fmt::Display for Unanswered<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hangup(error) => fmt::Display::fmt(error, f),
+            Self::ClientLeft => f.write_str("the client left"),
         }
     }
 }
+
+impl<E: Error> Error for Unanswered<E> {}

@@ -1,44 +1,218 @@
-//! Going down without losing an answer: no new connections, idle ones closed, requests under way finished.
+//! Going down without losing an answer: no new connections, idle ones closed, requests under way finished, and after
+//! `timeouts.drain` cut off.
 
-use tokio::sync::watch;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 /// Begins a drain, once.
 #[derive(Clone, Debug)]
-pub struct Drain(watch::Sender<bool>);
+pub struct Drain(Arc<Shared>);
 
-/// Sees a drain begin. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct DrainWatch(watch::Receiver<bool>);
+/// Sees a drain begin and end. Whoever holds one is waited for.
+///
+/// Asking again costs one comparison and one load, so a connection asks whenever it is polled.
+#[derive(Debug)]
+pub struct DrainWatch {
+    shared: Arc<Shared>,
+    /// Who is told of the next stage, and what tells it.
+    told: Option<(Waker, Stage, Pin<Box<OwnedNotified>>)>,
+}
+
+/// How far a drain has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It has not begun.
+    Serving,
+    /// Nothing new is begun; what is under way is finished.
+    Draining,
+    /// What is under way still is given up.
+    CutOff,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// All that was under way was finished.
+    Finished,
+    /// So many, connections and other tasks, were cut off.
+    CutOff(usize),
+}
+
+#[derive(Debug)]
+struct Shared {
+    stage: AtomicU8,
+    changed: Arc<Notify>,
+    watches: AtomicUsize,
+    all_gone: Notify,
+}
 
 impl Drain {
     /// Not draining yet.
     pub fn new() -> (Self, DrainWatch) {
-        let (sender, receiver) = watch::channel(false);
-        (Self(sender), DrainWatch(receiver))
+        let shared = Shared {
+            stage: AtomicU8::new(Stage::Serving as u8),
+            changed: Arc::default(),
+            watches: AtomicUsize::new(0),
+            all_gone: Notify::new(),
+        };
+        let drain = Self(Arc::new(shared));
+        let watch = drain.watch();
+        (drain, watch)
+    }
+
+    /// One more that sees it begin.
+    pub fn watch(&self) -> DrainWatch {
+        DrainWatch::new(&self.0)
     }
 
     /// Begins. Doing so again changes nothing.
     pub fn begin(&self) {
-        self.0.send_replace(true);
+        self.0.advance(Stage::Draining);
+    }
+
+    /// Ends what is under way still.
+    pub fn cut_off(&self) {
+        self.0.advance(Stage::CutOff);
     }
 
     /// Ready once nobody watches any more: every connection has ended.
     pub async fn finished(&self) {
-        self.0.closed().await;
+        loop {
+            let gone = self.0.all_gone.notified();
+            if self.0.watches.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            gone.await;
+        }
+    }
+
+    /// The whole of it: `timeouts.drain_delay` in which all goes on, for balancers to notice; the beginning; at most
+    /// `timeouts.drain` for what is under way, which is cut off then.
+    pub async fn run(&self, delay: Duration, patience: Duration) -> Drained {
+        tokio::time::sleep(delay).await;
+        self.begin();
+        if tokio::time::timeout(patience, self.finished()).await.is_ok() {
+            return Drained::Finished;
+        }
+        let left = self.0.watches.load(Ordering::Acquire);
+        self.cut_off();
+        self.finished().await;
+        if left == 0 { Drained::Finished } else { Drained::CutOff(left) }
+    }
+}
+
+impl Shared {
+    fn advance(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            _ => Stage::CutOff,
+        }
     }
 }
 
 impl DrainWatch {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.watches.fetch_add(1, Ordering::AcqRel);
+        Self { shared: Arc::clone(shared), told: None }
+    }
+
     /// Whether it has begun.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow()
+        self.shared.stage() > Stage::Serving
     }
 
     /// Ready once it has begun.
     pub async fn begun(&mut self) {
-        // An error means that nobody can begin it any more, which is the same as never.
-        if self.0.wait_for(|draining| *draining).await.is_err() {
-            std::future::pending::<()>().await;
+        poll_fn(|cx| match self.poll_stage(cx) {
+            Stage::Serving => Poll::Pending,
+            Stage::Draining | Stage::CutOff => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    /// The stage now. The task is woken when the next one is reached.
+    pub fn poll_stage(&mut self, cx: &mut Context<'_>) -> Stage {
+        let now = self.shared.stage();
+        if let Some((waker, stage, _)) = &self.told
+            && waker.will_wake(cx.waker())
+            && *stage == now
+        {
+            return now;
         }
+        // Made before the stage is read: a change in between is told, too.
+        let mut notified = Box::pin(Arc::clone(&self.shared.changed).notified_owned());
+        let now = self.shared.stage();
+        if notified.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        self.told = Some((cx.waker().clone(), now, notified));
+        now
+    }
+}
+
+impl Clone for DrainWatch {
+    fn clone(&self) -> Self {
+        Self::new(&self.shared)
+    }
+}
+
+impl Drop for DrainWatch {
+    fn drop(&mut self) {
+        if self.shared.watches.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.all_gone.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const NEVER: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn it_begins_for_all_and_ends_when_the_last_watch_is_gone() {
+        let (drain, mut first) = Drain::new();
+        let mut second = first.clone();
+        let waiting = tokio::spawn(async move { second.begun().await });
+        tokio::task::yield_now().await;
+        assert!(!first.has_begun() && !waiting.is_finished());
+        drain.begin();
+        waiting.await.unwrap();
+        first.begun().await;
+        drain.begin();
+        assert!(tokio::time::timeout(SOON, drain.finished()).await.is_err());
+        drop(first);
+        drain.finished().await;
+        drain.watch().begun().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_is_cut_off_in_the_end() {
+        let (drain, mut watch) = Drain::new();
+        let stubborn = tokio::spawn(async move {
+            watch.begun().await;
+            poll_fn(|cx| if watch.poll_stage(cx) == Stage::CutOff { Poll::Ready(()) } else { Poll::Pending })
+                .await;
+        });
+        assert_eq!(drain.run(Duration::ZERO, SOON).await, Drained::CutOff(1));
+        stubborn.await.unwrap();
+        let (drain, watch) = Drain::new();
+        drop(watch);
+        assert_eq!(drain.run(SOON, NEVER).await, Drained::Finished);
     }
 }

@@ -5,11 +5,15 @@
 //! After a head with a body or another protocol behind it the reader steps aside until the connection closes; it is
 //! no second framing parser.
 
+mod closing;
+mod line;
 mod reader;
 mod scan;
+mod socket;
 pub(in crate::proxy) mod timer;
 mod turn;
 
 pub use reader::{HeadEvents, HeadReader, ReaderSettings};
-pub use scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan};
+pub use scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan, scan};
+pub use socket::ClientWatch;
 pub use turn::{ServiceOpen, Turn};

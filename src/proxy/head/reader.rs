@@ -1,28 +1,41 @@
 //! The socket as hyper sees it.
 
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan, is_encoded};
+use super::closing::{Closing, Wrong};
+use super::line::push_encoded;
+use super::scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan};
+use super::socket::{ClientWatch, Socket};
 use super::timer::LazyTimer;
 use super::turn::Turn;
 
 /// What the reader tells its owner, and asks of it.
-pub trait HeadEvents: Send + Sync {
-    /// A head is refused: the whole answer to send before the connection closes.
-    fn refused(&self, error: HeadError) -> Bytes;
+pub trait HeadEvents {
+    /// A head is refused: the whole answer to send before the connection closes. `partial` is what came of the head,
+    /// as far as the reader has it.
+    fn refused(&self, error: HeadError, partial: &[u8]) -> Bytes;
     /// Bytes of another protocol came; the connection closes without an answer.
     fn foreign(&self, foreign: Foreign);
+}
+
+impl<T: HeadEvents> HeadEvents for Arc<T> {
+    fn refused(&self, error: HeadError, partial: &[u8]) -> Bytes {
+        T::refused(self, error, partial)
+    }
+
+    fn foreign(&self, foreign: Foreign) {
+        T::foreign(self, foreign);
+    }
 }
 
 /// Limits and time-outs of the reader.
@@ -32,220 +45,381 @@ pub struct ReaderSettings {
     pub limits: HeadLimits,
     /// From the first byte of a head to its last.
     pub head: Duration,
-    /// From the end of an answer to the first byte of the next head.
+    /// From the end of an answer, or the start of the connection, to the first byte of the next head. Silence is
+    /// noticed after one to two of this length.
     pub idle: Duration,
-    /// The longest time for which a client may take no byte of an answer.
+    /// The longest time for which a client may take no byte of an answer; noticed after one to two of this length.
     pub write_stall: Duration,
 }
 
-/// Bytes read from a socket at once while heads are collected.
-const READ: usize = 2048;
-/// What a refused client may still send before its connection is closed, so that it reads the answer first.
-const DRAIN: usize = 64 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// Room for bytes that arrive when hyper has not asked for them.
+const ROOM: usize = 4096;
 
-/// A client's socket that hands heads to hyper only whole, and only those that hyper reads as we do.
+/// A client's socket that hands heads to hyper only whole, only in their turn, and only those that hyper reads as we
+/// do.
+///
+/// A head that arrives alone and whole goes straight to where hyper wants it: one call of the system, one scan, no
+/// copy, no allocation, no timer. All else is collected in a buffer first.
+#[derive(Debug)]
 pub struct HeadReader<E> {
-    io: TokioIo<TcpStream>,
-    events: E,
+    pub(super) socket: Socket,
+    pub(super) events: E,
     settings: ReaderSettings,
-    turn: Arc<Turn>,
-    /// Bytes that have arrived and were not handed on.
-    buffer: Vec<u8>,
+    pub(super) turn: Arc<Turn>,
+    pub(super) mode: Mode,
     scan: Scan,
-    mode: Mode,
-    /// Heads handed to hyper; more than calls of the service means that hyper refused one by itself.
-    handed: u32,
-    /// The head that is being collected came in parts, and its time is counted from the first.
-    partial: bool,
-    wait: LazyTimer,
+    /// Bytes that have arrived and were not handed on.
+    pub(super) buffer: Vec<u8>,
+    /// How often the service had been called when the first byte of a head was handed on that hyper frames.
+    fed: Option<u32>,
+    /// A head has begun, and its time runs.
+    begun: bool,
+    pub(super) wait: LazyTimer,
     stall: LazyTimer,
-    /// Sees the client leave while its next head lies read: made only then.
-    watch: Option<Watch>,
+    /// Sees the client leave while its next head waits for its turn: made only then.
+    leaving: Option<Leaving>,
 }
 
-type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-enum Mode {
+#[derive(Debug)]
+pub(super) enum Mode {
     /// Collecting a head.
     Head,
-    /// A head is complete; it is handed on when the service's turn is over.
-    Ready(Head),
-    /// Handing a head on: so many bytes are left of it.
+    /// A head is complete and waits for its turn.
+    Held(Head),
+    /// Handing a head on: so many bytes are left of it at the front of the buffer.
     Handing(usize, Follows),
-    /// Stepped aside.
+    /// Stepped aside: nothing is touched, and hyper frames.
     Opaque,
-    /// A head was refused; its answer follows the answers before it.
-    Refused(HeadError),
-    /// The answer to a refused head, as far as it is not written.
-    Answering(Bytes),
-    /// The answer is written; so many bytes that the client still sends are read and dropped.
-    Draining(usize),
-    /// Nothing more is read or answered.
-    Over,
+    /// Ending the connection.
+    Closing(Closing),
+}
+
+struct Leaving(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl std::fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leaving")
+    }
 }
 
 impl<E: HeadEvents> HeadReader<E> {
     /// Wraps a socket. The service on the other side of hyper must call [`Turn::begin`] for each request.
     pub fn new(socket: TcpStream, events: E, settings: ReaderSettings, turn: Arc<Turn>) -> Self {
         Self {
-            io: TokioIo::new(socket),
+            socket: Socket::new(socket),
             events,
             settings,
             turn,
-            buffer: Vec::new(),
-            scan: Scan::default(),
             mode: Mode::Head,
-            handed: 0,
-            partial: false,
+            scan: Scan::default(),
+            buffer: Vec::new(),
+            fed: None,
+            begun: false,
             wait: LazyTimer::new(settings.idle),
             stall: LazyTimer::new(settings.write_stall),
-            watch: None,
+            leaving: None,
         }
     }
 
-    /// Reads until a head is complete or refused, or the client has gone.
-    fn poll_collect(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Lets others see the client leave. The socket stays open for as long as anybody watches.
+    pub fn watch(&self) -> ClientWatch {
+        self.socket.watch()
+    }
+
+    /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
+    pub fn into_parts(self) -> (Arc<TcpStream>, Vec<u8>) {
+        (self.socket.into_stream(), self.buffer)
+    }
+
+    /// Fills `out` with what hyper is to see next; nothing means that the client has gone.
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            self.mode = match self.scan.advance(&self.buffer, self.settings.limits) {
-                Ok(Progress::More) => match ready!(self.poll_more(cx))? {
-                    Some(mode) => mode,
-                    None => continue,
-                },
-                Ok(Progress::Complete(head)) => Mode::Ready(head),
-                Ok(Progress::Foreign(foreign)) => {
-                    self.events.foreign(foreign);
-                    Mode::Over
+            match std::mem::replace(&mut self.mode, Mode::Head) {
+                Mode::Head => ready!(self.poll_collect(cx, out))?,
+                Mode::Held(head) if self.turn.is_over() => self.prepare(&head),
+                Mode::Held(head) => {
+                    self.mode = Mode::Held(head);
+                    ready!(self.poll_left(cx));
+                    self.mode = Mode::Closing(Closing::Over);
                 }
-                Err(error) => Mode::Refused(error),
-            };
-            self.partial = false;
-            self.wait.relax(self.settings.idle);
-            return Poll::Ready(Ok(()));
-        }
-    }
-
-    /// Reads more of a head. Gives the mode to go to if none comes.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Mode>>> {
-        match self.poll_fill(cx) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Ok(Some(Mode::Over))),
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(None)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => {
-                ready!(self.poll_silence(cx));
-                let begun = !self.buffer.is_empty();
-                Poll::Ready(Ok(Some(if begun { Mode::Refused(HeadError::Late) } else { Mode::Over })))
+                Mode::Handing(left, follows) => {
+                    let left = left - self.hand(left, out);
+                    self.mode = if left > 0 { Mode::Handing(left, follows) } else { behind(follows) };
+                }
+                Mode::Opaque => {
+                    self.mode = Mode::Opaque;
+                    ready!(self.poll_opaque(cx, out))?;
+                }
+                Mode::Closing(closing) => {
+                    ready!(self.poll_closing(closing, cx))?;
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            if !out.filled().is_empty() {
+                return Poll::Ready(Ok(()));
             }
         }
     }
 
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // Nothing to read is the usual case behind a request, and needs no space.
-        ready!(self.io.inner().poll_read_ready(cx))?;
-        let before = self.buffer.len();
-        self.buffer.resize(before + READ, 0);
-        let mut space = ReadBuf::new(self.buffer.get_mut(before..).unwrap_or_default());
-        let result = Pin::new(self.io.inner_mut()).poll_read(cx, &mut space);
-        let read = space.filled().len();
-        self.buffer.truncate(before + read);
-        result.map_ok(|()| read)
+    /// Reads until a head is complete or refused, or the client has gone, and sets the mode by that.
+    fn poll_collect(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.buffer.is_empty() && self.judge_buffer() {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            if self.socket.poll_readable(cx)?.is_pending() {
+                ready!(self.poll_silence(cx));
+                return Poll::Ready(Ok(()));
+            }
+            // What arrives ahead of its turn, or behind other bytes, is not for hyper to see yet.
+            let direct = self.buffer.is_empty() && self.turn.is_over();
+            let received = if direct { self.socket.try_recv(out) } else { self.receive() };
+            let done = match received? {
+                None => false,
+                Some(0) => {
+                    self.mode = Mode::Closing(Closing::Over);
+                    true
+                }
+                Some(_) if direct => self.judge_direct(out),
+                Some(_) => self.judge_buffer(),
+            };
+            if done {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 
-    /// Ready once the client has been silent for too long. While its request is in service it may be.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.turn.is_open() {
-            self.wait.note();
-        } else if !self.buffer.is_empty() && !self.partial {
-            self.partial = true;
-            self.wait.restart(self.settings.head);
+    /// Judges bytes that were received to where hyper wants them. They stay there if they are one head that nothing
+    /// is to be done to, else go to the buffer.
+    fn judge_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
+        let bytes = out.filled();
+        let progress = self.scan.advance(bytes, self.settings.limits);
+        if let Ok(Progress::Complete(head)) = &progress
+            && !head.encode
+            && head.bytes.start == 0
+            && (head.bytes.end == bytes.len() || head.follows == Follows::Anything)
+        {
+            self.mode = behind(head.follows);
+            self.begin_head();
+            return true;
         }
-        self.wait.poll(cx)
+        self.buffer.extend_from_slice(bytes);
+        out.clear();
+        self.judge(progress)
+    }
+
+    fn judge_buffer(&mut self) -> bool {
+        let progress = self.scan.advance(&self.buffer, self.settings.limits);
+        self.judge(progress)
+    }
+
+    /// Sets the mode by what the scan says of the buffer. Tells whether there is anything else to do than to read on.
+    fn judge(&mut self, progress: Result<Progress, HeadError>) -> bool {
+        self.mode = match progress {
+            Ok(Progress::More) => return false,
+            Ok(Progress::Blank) => {
+                self.buffer.clear();
+                return false;
+            }
+            Ok(Progress::Complete(head)) => Mode::Held(head),
+            Ok(Progress::Foreign(foreign)) => Mode::Closing(Closing::Due(Wrong::Foreign(foreign))),
+            Err(error) => Mode::Closing(Closing::Due(Wrong::Head(error))),
+        };
+        true
     }
 
     /// Puts a complete head in front of the buffer, as hyper is to see it.
-    fn prepare(&mut self, head: &Head) -> usize {
-        if !head.encode {
+    fn prepare(&mut self, head: &Head) {
+        let mut length = head.bytes.len();
+        if head.encode {
+            let bytes = encoded(&self.buffer, head);
+            length = bytes.len();
+            self.buffer.splice(..head.bytes.end, bytes);
+        } else {
             self.buffer.drain(..head.bytes.start);
-            return head.bytes.len();
         }
-        let encoded = encoded(&self.buffer, head);
-        let length = encoded.len();
-        self.buffer.splice(..head.bytes.end, encoded);
-        length
+        self.mode = Mode::Handing(length, head.follows);
+        self.begin_head();
+    }
+
+    /// Forgets the head that is now hyper's.
+    fn begin_head(&mut self) {
+        self.scan = Scan::default();
+        self.leaving = None;
+        self.rest();
     }
 
     /// Hands bytes on from the front of the buffer, at most so many.
-    fn hand(&mut self, most: usize, cursor: &mut ReadBufCursor<'_>) -> usize {
-        let count = most.min(cursor.remaining()).min(self.buffer.len());
-        cursor.put_slice(self.buffer.get(..count).unwrap_or_default());
+    fn hand(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
+        let count = most.min(out.remaining()).min(self.buffer.len());
+        out.put_slice(self.buffer.get(..count).unwrap_or_default());
         self.buffer.drain(..count);
-        if self.buffer.is_empty() && self.buffer.capacity() > 2 * READ {
+        if self.buffer.is_empty() && self.buffer.capacity() > 2 * ROOM {
             self.buffer = Vec::new();
         }
         count
     }
 
-    /// Ready once the client has left, though its next head lies unread by hyper.
-    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.turn.poll_over(cx).is_ready() {
-            return Poll::Pending;
+    fn poll_opaque(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.buffer.is_empty() {
+            self.hand(usize::MAX, out);
+            return Poll::Ready(Ok(()));
         }
-        let socket = self.io.inner();
-        self.watch.get_or_insert_with(|| Box::pin(left(duplicate(socket)))).as_mut().poll(cx)
-    }
-
-    /// Answers a refused head, in its order, and closes.
-    fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            self.mode = match &mut self.mode {
-                Mode::Refused(error) => {
-                    ready!(self.turn.poll_over(cx));
-                    Mode::Answering(self.events.refused(*error))
-                }
-                Mode::Answering(bytes) if bytes.has_remaining() => {
-                    let written = match Pin::new(self.io.inner_mut()).poll_write(cx, bytes) {
-                        Poll::Ready(written) => written?,
-                        Poll::Pending => {
-                            return self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()));
-                        }
-                    };
-                    self.stall.note();
-                    bytes.advance(written);
-                    continue;
-                }
-                Mode::Answering(_) => {
-                    ready!(Pin::new(self.io.inner_mut()).poll_shutdown(cx))?;
-                    self.wait.restart(DRAIN_TIME);
-                    Mode::Draining(DRAIN)
-                }
-                Mode::Draining(left) => {
-                    let left = *left;
-                    self.buffer.clear();
-                    match self.poll_fill(cx) {
-                        Poll::Ready(Ok(read)) if read > 0 && read < left => Mode::Draining(left - read),
-                        Poll::Ready(_) => Mode::Over,
-                        Poll::Pending => {
-                            ready!(self.wait.poll(cx));
-                            Mode::Over
-                        }
+            if self.socket.poll_readable(cx)?.is_pending() {
+                ready!(self.poll_silence(cx));
+                return Poll::Ready(Ok(()));
+            }
+            match self.socket.try_recv(out)? {
+                None => {}
+                Some(0) => self.mode = Mode::Closing(Closing::Over),
+                Some(_) => {
+                    let blank = out.filled().iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+                    if self.turn.is_over() && !blank {
+                        self.fed = Some(self.turn.calls());
                     }
                 }
-                Mode::Head | Mode::Ready(_) | Mode::Handing(..) | Mode::Opaque | Mode::Over => {
-                    return Poll::Ready(Ok(()));
-                }
-            };
+            }
+            if !out.filled().is_empty() || matches!(self.mode, Mode::Closing(_)) {
+                return Poll::Ready(Ok(()));
+            }
         }
     }
 
-    /// hyper writes, but no service was called for the last head: it refused the head by itself, in an answer that
-    /// says nothing. Ours takes its place.
-    fn replaces(&mut self, bytes: &[u8]) -> bool {
-        let own = self.handed != self.turn.calls() && bytes.starts_with(b"HTTP/1.1 4");
-        if own && !matches!(self.mode, Mode::Refused(_) | Mode::Answering(_) | Mode::Draining(_) | Mode::Over)
-        {
-            self.mode = Mode::Refused(HeadError::Malformed("a target that is no URL"));
+    /// Ready once the client has been silent for too long; the mode is set then. While its request is in service it
+    /// may be.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let begun = !self.buffer.is_empty() || self.fed == Some(self.turn.calls());
+        if !self.turn.is_over() {
+            self.rest();
+        } else if begun && !self.begun {
+            self.wait.restart(self.settings.head);
+        } else if self.begun && !begun {
+            self.rest();
         }
-        own
+        self.begun = begun && self.turn.is_over();
+        ready!(self.wait.poll(cx));
+        let late = if begun { Closing::Due(Wrong::Head(HeadError::Late)) } else { Closing::Over };
+        self.mode = Mode::Closing(late);
+        Poll::Ready(())
+    }
+
+    /// From here on silence counts towards `timeouts.idle`.
+    fn rest(&mut self) {
+        self.begun = false;
+        self.wait.relax(self.settings.idle);
+    }
+
+    /// Receives into the buffer.
+    fn receive(&mut self) -> io::Result<Option<usize>> {
+        self.buffer.reserve(ROOM);
+        self.socket.try_recv(&mut self.buffer)
+    }
+
+    pub(super) fn poll_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.socket.poll_readable(cx))?;
+            if let Some(received) = self.receive()? {
+                return Poll::Ready(Ok(received));
+            }
+        }
+    }
+
+    /// Ready once the client has left, though its next head lies unread by hyper.
+    pub(super) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let socket = &self.socket;
+        let leaving = self.leaving.get_or_insert_with(|| {
+            let watch = socket.watch();
+            Leaving(Box::pin(async move { watch.left().await }))
+        });
+        leaving.0.as_mut().poll(cx)
+    }
+
+    /// Sends, but not for longer than `timeouts.write_stall` in vain.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.socket.poll_send(cx, slices) {
+            Poll::Ready(sent) => {
+                self.stall.note();
+                Poll::Ready(sent)
+            }
+            Poll::Pending => self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Whether hyper's bytes are not to be sent: an answer to a head that it refused by itself, which says nothing.
+    /// Ours takes its place.
+    fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if !self.turn.is_over() {
+            return false;
+        }
+        if !matches!(self.mode, Mode::Closing(_)) {
+            let Some(error) = refusal_by_hyper(bytes) else { return false };
+            self.mode = Mode::Closing(Closing::Due(Wrong::Hyper(error)));
+        }
+        true
+    }
+
+    /// hyper has written all it had. If that ends a turn, what has waited for it is looked at again: hyper does not
+    /// ask of itself, since it was told that nothing can be read.
+    fn flushed(&mut self, cx: &Context<'_>) {
+        let waits = !self.buffer.is_empty() || matches!(self.mode, Mode::Closing(Closing::Due(_)));
+        if self.turn.flushed() && waits {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mode = std::mem::replace(&mut self.mode, Mode::Head);
+        let sending = matches!(mode, Mode::Opaque) || !self.buffer.is_empty();
+        let closing = if let Mode::Closing(closing) = mode {
+            closing
+        } else {
+            self.socket.shut_down();
+            if sending { self.linger() } else { Closing::Over }
+        };
+        self.poll_closing(closing, cx)
+    }
+}
+
+/// The mode behind a head that was handed on.
+fn behind(follows: Follows) -> Mode {
+    match follows {
+        Follows::Head => Mode::Head,
+        Follows::Anything => Mode::Opaque,
+    }
+}
+
+/// A head with the bytes of its target percent-encoded that hyper would refuse.
+fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
+    let part = |range: std::ops::Range<usize>| buffer.get(range).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(head.bytes.len() + 2 * head.target.len());
+    bytes.extend_from_slice(part(head.bytes.start..head.target.start));
+    push_encoded(part(head.target.clone()), &mut bytes);
+    bytes.extend_from_slice(part(head.target.end..head.bytes.end));
+    bytes
+}
+
+/// What hyper means by an answer of its own: 400, 414 and 431 are all it has.
+fn refusal_by_hyper(bytes: &[u8]) -> Option<HeadError> {
+    match bytes.strip_prefix(b"HTTP/1.")?.get(2..5)? {
+        b"400" => Some(HeadError::Malformed("a request line or field that cannot be read")),
+        b"414" => Some(HeadError::TargetTooLong),
+        b"431" => Some(HeadError::TooLarge),
+        _ => None,
+    }
+}
+
+/// Lets tokio's trait carry hyper's: only that way can a read go to hyper's own buffer without unsafe code.
+struct Reading<'r, E>(&'r mut HeadReader<E>);
+
+impl<E: HeadEvents> AsyncRead for Reading<'_, E> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().0.poll_next(cx, out)
     }
 }
 
@@ -253,77 +427,27 @@ impl<E: HeadEvents + Unpin> Read for HeadReader<E> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut cursor: ReadBufCursor<'_>,
+        cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        loop {
-            match &this.mode {
-                Mode::Head => ready!(this.poll_collect(cx))?,
-                Mode::Ready(_) if this.turn.is_open() => return this.poll_left(cx).map(Ok),
-                Mode::Ready(head) => {
-                    let (head, follows) = (head.clone(), head.follows);
-                    this.watch = None;
-                    this.handed = this.handed.wrapping_add(1);
-                    this.mode = Mode::Handing(this.prepare(&head), follows);
-                }
-                Mode::Handing(left, follows) => {
-                    let (left, follows) = (*left, *follows);
-                    let rest = left - this.hand(left, &mut cursor);
-                    this.mode = match (rest, follows) {
-                        (0, Follows::Head) => {
-                            this.scan = Scan::default();
-                            Mode::Head
-                        }
-                        (0, Follows::Anything) => Mode::Opaque,
-                        _ => Mode::Handing(rest, follows),
-                    };
-                    return Poll::Ready(Ok(()));
-                }
-                Mode::Opaque if this.buffer.is_empty() => {
-                    return Pin::new(&mut this.io).poll_read(cx, cursor);
-                }
-                Mode::Opaque => {
-                    this.hand(usize::MAX, &mut cursor);
-                    return Poll::Ready(Ok(()));
-                }
-                Mode::Refused(_) | Mode::Answering(_) | Mode::Draining(_) => ready!(this.poll_refused(cx))?,
-                Mode::Over => return Poll::Ready(Ok(())),
-            }
-        }
+        Pin::new(&mut TokioIo::new(Reading(self.get_mut()))).poll_read(cx, cursor)
     }
 }
 
 impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.replaces(bytes) {
-            return Poll::Ready(Ok(bytes.len()));
-        }
-        match Pin::new(this.io.inner_mut()).poll_write(cx, bytes) {
-            Poll::Ready(result) => {
-                this.stall.note();
-                Poll::Ready(result)
-            }
-            Poll::Pending => this.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
-        }
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if slices.first().is_some_and(|first| this.replaces(first)) {
-            return Poll::Ready(Ok(slices.iter().map(|s| s.len()).sum()));
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        match Pin::new(this.io.inner_mut()).poll_write_vectored(cx, slices) {
-            Poll::Ready(result) => {
-                this.stall.note();
-                Poll::Ready(result)
-            }
-            Poll::Pending => this.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
-        }
+        this.poll_send(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -331,47 +455,11 @@ impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.get_mut().io.inner_mut()).poll_flush(cx)
+        self.get_mut().flushed(cx);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_refused(cx))?;
-        Pin::new(this.io.inner_mut()).poll_shutdown(cx)
+        self.get_mut().poll_end(cx)
     }
-}
-
-/// A head with the bytes of its target percent-encoded that hyper would refuse.
-fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(head.bytes.len() + 3 * head.target.len());
-    bytes.extend_from_slice(buffer.get(head.bytes.start..head.target.start).unwrap_or_default());
-    for byte in buffer.get(head.target.clone()).unwrap_or_default() {
-        if is_encoded(*byte) {
-            let digit = |nibble: u8| b"0123456789ABCDEF".get(usize::from(nibble)).copied().unwrap_or(b'0');
-            bytes.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
-        } else {
-            bytes.push(*byte);
-        }
-    }
-    bytes.extend_from_slice(buffer.get(head.target.end..head.bytes.end).unwrap_or_default());
-    bytes
-}
-
-/// A second handle on a socket, to wait for its closing without reading it.
-fn duplicate(socket: &TcpStream) -> io::Result<TcpStream> {
-    TcpStream::from_std(std::net::TcpStream::from(socket.as_fd().try_clone_to_owned()?))
-}
-
-/// Ready once the other side has closed its half or reset, also with bytes unread: `EPOLLRDHUP`.
-///
-/// Waiting for readability would be over at once, since there are bytes; waiting for priority data ends only with it
-/// or with the closing.
-async fn left(socket: io::Result<TcpStream>) {
-    if let Ok(socket) = socket
-        && let Ok(ready) = socket.ready(Interest::PRIORITY).await
-        && ready.is_read_closed()
-    {
-        return;
-    }
-    std::future::pending().await
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr;
+use super::line::{Field, RequestLine, Version, control, field, request_line};
 
 /// Limits of a request head.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,8 @@ pub struct Head {
 /// How far the reading has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
+    /// Nothing but empty lines has come. They are to be dropped: the next call is given what comes behind them.
+    Blank,
     /// More bytes are needed.
     More,
     /// The head is complete.
@@ -80,20 +82,22 @@ pub struct Scan {
     line: usize,
     /// Up to where a line feed was looked for.
     searched: usize,
-    request: Option<RequestLine>,
+    /// Bytes of empty lines that were dropped.
+    dropped: usize,
+    /// The request line, and where it begins.
+    request: Option<(usize, RequestLine)>,
     fields: usize,
     length: Option<u64>,
     chunked: bool,
     upgrade: bool,
 }
 
-#[derive(Clone, Debug)]
-struct RequestLine {
-    start: usize,
-    target: Range<usize>,
-    encode: bool,
-    connect: bool,
-    http_1_0: bool,
+/// Reads a head from its first byte on.
+///
+/// # Errors
+/// If the head is refused.
+pub fn scan(bytes: &[u8], limits: HeadLimits) -> Result<Progress, HeadError> {
+    Scan::default().advance(bytes, limits)
 }
 
 impl Scan {
@@ -102,33 +106,48 @@ impl Scan {
     /// # Errors
     /// If the head is refused.
     pub fn advance(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Progress, HeadError> {
-        if self.request.is_none()
-            && let Some(foreign) = foreign(bytes.get(self.line..).unwrap_or_default())
-        {
-            return Ok(Progress::Foreign(foreign));
-        }
-        while let Some(end) = self.next_line_end(bytes) {
-            let line = bytes.get(self.line..end).unwrap_or_default();
-            let Some(line) = line.strip_suffix(b"\r") else {
-                return Err(HeadError::Malformed("a line ends in LF without CR"));
-            };
-            let start = self.line;
-            self.line = end + 1;
-            if self.line > limits.bytes {
-                return Err(self.too_large());
+        // What is over the limit is not looked at, so it cannot matter how it arrives.
+        let within = bytes.get(..limits.bytes.saturating_sub(self.dropped)).unwrap_or(bytes);
+        loop {
+            if self.request.is_none()
+                && let Some(foreign) = foreign(within.get(self.line..).unwrap_or_default())
+            {
+                return Ok(Progress::Foreign(foreign));
             }
-            if let Some(head) = self.take_line(line, start, limits)? {
+            let Some(end) = self.line_end(within)? else { break };
+            let start = std::mem::replace(&mut self.line, end + 2);
+            self.searched = self.line;
+            if let Some(head) = self.take_line(within.get(start..end).unwrap_or_default(), start, limits)? {
                 return Ok(Progress::Complete(head));
             }
         }
-        if bytes.len() > limits.bytes { Err(self.too_large()) } else { Ok(Progress::More) }
+        if within.len() < bytes.len() { Err(self.too_large()) } else { Ok(self.unfinished(bytes.len())) }
     }
 
-    fn next_line_end(&mut self, bytes: &[u8]) -> Option<usize> {
-        let found = memchr(b'\n', bytes.get(self.searched..)?);
-        let end = found.map(|at| self.searched + at);
-        self.searched = end.map_or(bytes.len(), |end| end + 1);
-        end
+    /// Where the current line ends, if its CRLF is there.
+    fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
+        let Some(at) = bytes.get(self.searched..).and_then(control) else {
+            self.searched = bytes.len();
+            return Ok(None);
+        };
+        let end = self.searched + at;
+        self.searched = end;
+        match (bytes.get(end), bytes.get(end + 1)) {
+            (Some(b'\r'), Some(b'\n')) => Ok(Some(end)),
+            (Some(b'\r'), None) => Ok(None),
+            (Some(b'\n'), _) => Err(HeadError::Malformed("a line ends in LF without CR")),
+            _ => Err(HeadError::Malformed("a control character in the head")),
+        }
+    }
+
+    /// What is to be said of bytes that end within a head, or before one.
+    fn unfinished(&mut self, length: usize) -> Progress {
+        if self.request.is_some() || self.line < length {
+            return Progress::More;
+        }
+        self.dropped += std::mem::take(&mut self.line);
+        self.searched = 0;
+        Progress::Blank
     }
 
     /// A head without a request line yet is all target.
@@ -142,143 +161,60 @@ impl Scan {
         start: usize,
         limits: HeadLimits,
     ) -> Result<Option<Head>, HeadError> {
-        let Some(request) = &self.request else {
+        let Some((head, request)) = &self.request else {
             // RFC 9112 section 2.2: an empty line before a request line is ignored.
             if !line.is_empty() {
-                self.request = Some(request_line(line, start, limits)?);
+                self.request = Some((start, request_line(line, start, limits.target)?));
             }
             return Ok(None);
         };
-        if !line.is_empty() {
-            self.fields += 1;
-            if self.fields > limits.fields {
-                return Err(HeadError::TooLarge);
-            }
-            return self.field(line).map(|()| None);
+        if line.is_empty() {
+            return self.complete(*head, request).map(Some);
         }
-        let body = self.chunked || self.length.is_some_and(|length| length > 0);
-        if self.chunked && request.http_1_0 {
+        self.fields += 1;
+        if self.fields > limits.fields {
+            return Err(HeadError::TooLarge);
+        }
+        self.take_field(field(line)?)?;
+        Ok(None)
+    }
+
+    fn take_field(&mut self, field: Field) -> Result<(), HeadError> {
+        match field {
+            Field::ContentLength(_) if self.length.is_some() => {
+                return Err(HeadError::Malformed("more than one Content-Length"));
+            }
+            Field::Chunked if self.chunked => {
+                return Err(HeadError::Malformed("more than one Transfer-Encoding"));
+            }
+            Field::ContentLength(length) => self.length = Some(length),
+            Field::Chunked => self.chunked = true,
+            Field::Upgrade => self.upgrade = true,
+            Field::Other => {}
+        }
+        Ok(())
+    }
+
+    fn complete(&self, start: usize, request: &RequestLine) -> Result<Head, HeadError> {
+        if self.chunked && request.version == Version::Http10 {
             return Err(HeadError::Malformed("Transfer-Encoding in HTTP/1.0"));
         }
         if self.chunked && self.length.is_some() {
             return Err(HeadError::Malformed("Content-Length beside Transfer-Encoding"));
         }
+        let body = self.chunked || self.length.is_some_and(|length| length > 0);
         let follows = if body || self.upgrade || request.connect { Follows::Anything } else { Follows::Head };
-        let (bytes, target) = (request.start..self.line, request.target.clone());
-        Ok(Some(Head { bytes, target, encode: request.encode, follows }))
-    }
-
-    /// One field line (RFC 9112 section 5).
-    fn field(&mut self, line: &[u8]) -> Result<(), HeadError> {
-        if matches!(line.first(), Some(b' ' | b'\t')) {
-            return Err(HeadError::Malformed("a folded field"));
-        }
-        let Some(colon) = memchr(b':', line) else {
-            return Err(HeadError::Malformed("a field without a colon"));
-        };
-        let (name, value) = line.split_at_checked(colon).unwrap_or_default();
-        if name.is_empty() || !name.iter().all(|b| is_token(*b)) {
-            return Err(HeadError::Malformed("a field name with a character that none may have"));
-        }
-        let value = value.get(1..).unwrap_or_default();
-        if value.iter().any(|b| is_forbidden_in_value(*b)) {
-            return Err(HeadError::Malformed("a control character in a field value"));
-        }
-        match name.len() {
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value.trim_ascii()),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                self.transfer_encoding(value.trim_ascii())
-            }
-            7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                self.upgrade = true;
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn content_length(&mut self, value: &[u8]) -> Result<(), HeadError> {
-        if self.length.is_some() {
-            return Err(HeadError::Malformed("more than one Content-Length"));
-        }
-        let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|v| v.parse().ok());
-        self.length = number;
-        if number.is_none() {
-            Err(HeadError::Malformed("a Content-Length that is no number"))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), HeadError> {
-        if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(HeadError::Malformed("a Transfer-Encoding other than chunked"));
-        }
-        self.chunked = true;
-        Ok(())
+        let (bytes, target) = (start..self.line, request.target.clone());
+        Ok(Head { bytes, target, encode: request.encode, follows })
     }
 }
 
-fn foreign(bytes: &[u8]) -> Option<Foreign> {
-    match bytes.first() {
+fn foreign(line: &[u8]) -> Option<Foreign> {
+    match line.first() {
         Some(0x16) => Some(Foreign::ClientHello),
-        Some(b'P') if bytes.starts_with(b"PRI ") => Some(Foreign::Http2),
+        Some(b'P') if line.starts_with(b"PRI ") => Some(Foreign::Http2),
         _ => None,
     }
-}
-
-/// `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3), each space exactly one.
-fn request_line(line: &[u8], start: usize, limits: HeadLimits) -> Result<RequestLine, HeadError> {
-    let malformed = HeadError::Malformed("a request line that is not METHOD SP TARGET SP HTTP/1.1");
-    let first = memchr(b' ', line).ok_or(malformed)?;
-    let last = memchr::memrchr(b' ', line).filter(|last| *last > first + 1).ok_or(malformed)?;
-    let method = line.get(..first).unwrap_or_default();
-    let target = line.get(first + 1..last).unwrap_or_default();
-    let version = line.get(last + 1..).unwrap_or_default();
-    if method.is_empty() || !method.iter().all(|b| is_token(*b)) {
-        return Err(HeadError::Malformed("a method with a character that none may have"));
-    }
-    if target.len() > limits.target {
-        return Err(HeadError::TargetTooLong);
-    }
-    let http_1_0 = match version {
-        b"HTTP/1.1" => false,
-        b"HTTP/1.0" => true,
-        _ => return Err(HeadError::Malformed("a version other than HTTP/1.1 and HTTP/1.0")),
-    };
-    let encode = check_target(target)?;
-    let target = start + first + 1..start + last;
-    Ok(RequestLine { start, target, encode, connect: method == b"CONNECT", http_1_0 })
-}
-
-/// Whether the target has bytes to be percent-encoded.
-fn check_target(target: &[u8]) -> Result<bool, HeadError> {
-    let mut encode = false;
-    for byte in target {
-        match *byte {
-            0..=0x20 | 0x7f => {
-                return Err(HeadError::Malformed("a space or control character in the target"));
-            }
-            b'#' => return Err(HeadError::Malformed("a fragment in the target")),
-            byte => encode |= is_encoded(byte),
-        }
-    }
-    Ok(encode)
-}
-
-/// Bytes of a target that crawlers send and hyper refuses.
-pub(super) fn is_encoded(byte: u8) -> bool {
-    byte >= 0x80 || matches!(byte, b'<' | b'>' | b'"' | b'`')
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-fn is_forbidden_in_value(byte: u8) -> bool {
-    (byte < 0x20 && byte != b'\t') || byte == 0x7f
 }
 
 #[cfg(test)]
@@ -287,47 +223,83 @@ mod tests {
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 512, fields: 4, target: 64 };
 
-    fn scan(bytes: &[u8]) -> Result<Progress, HeadError> {
-        Scan::default().advance(bytes, LIMITS)
+    fn whole(bytes: &[u8]) -> Result<Progress, HeadError> {
+        scan(bytes, LIMITS)
     }
 
     #[test]
     fn a_head_is_the_same_however_it_arrives() {
-        let bytes = b"\r\nGET http://h/<a> HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\nrest";
-        let Ok(Progress::Complete(whole)) = scan(bytes) else { panic!() };
-        assert_eq!(&bytes[whole.target.clone()], b"http://h/<a>");
-        assert!(whole.encode && whole.follows == Follows::Head);
-        assert!(
-            bytes[whole.bytes.clone()].starts_with(b"GET")
-                && bytes[whole.bytes.clone()].ends_with(b"b\r\n\r\n")
-        );
+        let bytes = b"GET http://h/<a> HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\nrest";
+        let Ok(Progress::Complete(expected)) = whole(bytes) else { panic!() };
+        assert_eq!(&bytes[expected.target.clone()], b"http://h/<a>");
+        assert!(expected.encode && expected.follows == Follows::Head);
+        assert_eq!(&bytes[expected.bytes.clone()], bytes.strip_suffix(b"rest").unwrap());
         let mut slowly = Scan::default();
         let mut arrivals = (1..=bytes.len()).map(|n| slowly.advance(&bytes[..n], LIMITS).unwrap());
         let complete = arrivals.find(|p| *p != Progress::More);
-        assert_eq!(complete, Some(Progress::Complete(whole)));
+        assert_eq!(complete, Some(Progress::Complete(expected)));
+    }
+
+    #[test]
+    fn empty_lines_before_a_head_are_dropped_but_not_without_end() {
+        let Ok(Progress::Complete(head)) = whole(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n") else { panic!() };
+        assert_eq!(head.bytes, 4..22);
+        let mut scan = Scan::default();
+        assert_eq!(scan.advance(b"\r\n", LIMITS), Ok(Progress::Blank));
+        assert_eq!(scan.advance(b"\r", LIMITS), Ok(Progress::More));
+        assert_eq!(scan.advance(b"\r\nGET", LIMITS), Ok(Progress::More));
+        assert!(matches!(scan.advance(b"\r\nGET / HTTP/1.1\r\n\r\n", LIMITS), Ok(Progress::Complete(_))));
+        let mut flood = Scan::default();
+        let mut ends = (0..300).map(|_| flood.advance(b"\r\n", LIMITS));
+        assert_eq!(ends.find(Result::is_err), Some(Err(HeadError::TargetTooLong)));
+        assert_eq!(
+            whole(b"\nGET / HTTP/1.1\r\n\r\n"),
+            Err(HeadError::Malformed("a line ends in LF without CR"))
+        );
     }
 
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         for (head, part) in [
             ("GET / HTTP/1.1\nHost: h\r\n\r\n", "LF"),
+            ("GET / HTTP/1.1\r\nHost: h\n\r\n", "LF"),
+            ("GET / HTTP/1.1\r\nHost: h\r\n\n", "LF"),
             ("GET  / HTTP/1.1\r\n\r\n", "space"),
+            ("GET / HTTP/1.1 \r\n\r\n", "version"),
+            (" GET / HTTP/1.1\r\n\r\n", "request line"),
+            ("GET\t/ HTTP/1.1\r\n\r\n", "request line"),
+            ("GET /a\tb HTTP/1.1\r\n\r\n", "space"),
+            ("GET /a b HTTP/1.1\r\n\r\n", "space"),
             ("GET /\r\n\r\n", "request line"),
+            ("GET  HTTP/1.1\r\n\r\n", "request line"),
             ("GET / HTTP/2.0\r\n\r\n", "version"),
+            ("GET / http/1.1\r\n\r\n", "version"),
+            ("G(T / HTTP/1.1\r\n\r\n", "request line"),
             ("GET /a#b HTTP/1.1\r\n\r\n", "fragment"),
+            ("GET /a\0b HTTP/1.1\r\n\r\n", "control"),
+            ("GET /a\x7fb HTTP/1.1\r\n\r\n", "control"),
+            ("GET /a\rb HTTP/1.1\r\n\r\n", "control"),
             ("GET / HTTP/1.1\r\nA : b\r\n\r\n", "field name"),
+            ("GET / HTTP/1.1\r\n: b\r\n\r\n", "field name"),
             ("GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", "folded"),
+            ("GET / HTTP/1.1\r\n A: b\r\n\r\n", "folded"),
             ("GET / HTTP/1.1\r\nA: b\0\r\n\r\n", "control"),
             ("GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", "control"),
             ("GET / HTTP/1.1\r\nnocolon\r\n\r\n", "colon"),
             ("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "beside"),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n", "beside"),
             ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "more than one"),
+            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "more than one"),
             ("POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", "no number"),
-            ("POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n", "no number"),
             ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "other than chunked"),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n", "other than chunked"),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "more than one",
+            ),
             ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.0"),
         ] {
-            match scan(head.as_bytes()) {
+            match whole(head.as_bytes()) {
                 Err(HeadError::Malformed(why)) => assert!(why.contains(part), "{head:?}: {why}"),
                 other => panic!("{head:?}: {other:?}"),
             }
@@ -337,24 +309,30 @@ mod tests {
     #[test]
     fn limits_and_foreign_protocols() {
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(64));
-        assert_eq!(scan(long.as_bytes()), Err(HeadError::TargetTooLong));
-        assert_eq!(scan(&[b'a'; 600]), Err(HeadError::TargetTooLong));
+        assert_eq!(whole(long.as_bytes()), Err(HeadError::TargetTooLong));
+        assert_eq!(whole(&[b'a'; 513]), Err(HeadError::TargetTooLong));
+        assert_eq!(whole(&[b'a'; 512]), Ok(Progress::More));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(5));
-        assert_eq!(scan(many.as_bytes()), Err(HeadError::TooLarge));
-        assert_eq!(scan(b"\x16\x03\x01"), Ok(Progress::Foreign(Foreign::ClientHello)));
-        assert_eq!(scan(b"PRI * HTTP/2.0\r\n"), Ok(Progress::Foreign(Foreign::Http2)));
+        assert_eq!(whole(many.as_bytes()), Err(HeadError::TooLarge));
+        let large = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(512));
+        assert_eq!(whole(large.as_bytes()), Err(HeadError::TooLarge));
+        assert_eq!(whole(b"\x16\x03\x01"), Ok(Progress::Foreign(Foreign::ClientHello)));
+        assert_eq!(whole(b"PRI * HTTP/2.0\r\n\r\n"), Ok(Progress::Foreign(Foreign::Http2)));
+        assert_eq!(whole(b"PRI"), Ok(Progress::More));
+        assert!(matches!(whole(b"PRINT / HTTP/1.1\r\n\r\n"), Ok(Progress::Complete(_))));
     }
 
     #[test]
     fn only_a_bare_head_is_followed_by_a_head() {
         for (head, follows) in [
-            ("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Follows::Head),
+            ("get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Follows::Head),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Follows::Head),
             ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Anything),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Follows::Anything),
             ("GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
             ("CONNECT h:443 HTTP/1.1\r\n\r\n", Follows::Anything),
         ] {
-            let Ok(Progress::Complete(complete)) = scan(head.as_bytes()) else { panic!("{head}") };
+            let Ok(Progress::Complete(complete)) = whole(head.as_bytes()) else { panic!("{head}") };
             assert_eq!(complete.follows, follows, "{head}");
         }
     }

@@ -1,60 +1,75 @@
 //! Whose turn it is on a connection: the reader's or the service's.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// No request is under way: the next head may be handed on, and what hyper writes is an answer of its own.
+const IDLE: u8 = 0;
+/// A request is in service.
+const OPEN: u8 = 1;
+/// hyper has the answer's last byte, but the socket may not have it.
+const ENDING: u8 = 2;
 
 /// Shared by the reader of a connection and the service that hyper calls for it.
+///
+/// All who touch it run in the connection's task, so nothing needs ordering or waking.
 #[derive(Debug, Default)]
 pub struct Turn {
-    open: AtomicBool,
+    state: AtomicU8,
     calls: AtomicU32,
-    /// Set while the reader holds the next head back; else nobody locks the waker.
-    awaited: AtomicBool,
-    waker: Mutex<Option<Waker>>,
 }
 
 impl Turn {
-    /// Notes that the service was called; the turn is the service's until the guard is dropped, which is when the
-    /// last byte of the answer was handed to hyper.
+    /// Notes that the service was called. The guard must go with the answer's body to its end: what hyper writes
+    /// while the turn is nobody's is taken for a refusal of its own, and replaced.
     pub fn begin(self: &Arc<Self>) -> ServiceOpen {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.open.store(true, Ordering::Release);
+        self.calls.store(self.calls().wrapping_add(1), Ordering::Relaxed);
+        self.state.store(OPEN, Ordering::Relaxed);
         ServiceOpen(Arc::clone(self))
     }
 
-    /// Whether the service has the turn.
-    pub fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
+    /// Whether no request is in service and every answer is written.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == IDLE
     }
 
     /// How often the service was called.
-    pub fn calls(&self) -> u32 {
+    pub(super) fn calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Ready once the service has not the turn.
-    pub fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.is_open() {
-            return Poll::Ready(());
+    /// Notes that hyper has written all it had. Tells whether the turn is over by that.
+    pub(super) fn flushed(&self) -> bool {
+        let over = self.state.load(Ordering::Relaxed) == ENDING;
+        if over {
+            self.state.store(IDLE, Ordering::Relaxed);
         }
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        self.awaited.store(true, Ordering::Release);
-        if self.is_open() { Poll::Pending } else { Poll::Ready(()) }
+        over
     }
 }
 
-/// Held while the service has the turn.
+/// Held while a request is in service.
 #[derive(Debug)]
 pub struct ServiceOpen(Arc<Turn>);
 
 impl Drop for ServiceOpen {
     fn drop(&mut self) {
-        self.0.open.store(false, Ordering::Release);
-        if self.0.awaited.swap(false, Ordering::AcqRel)
-            && let Some(waker) = self.0.waker.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            waker.wake();
-        }
+        self.0.state.store(ENDING, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_over_when_its_answer_is_written() {
+        let turn = Arc::new(Turn::default());
+        assert!(turn.is_over() && !turn.flushed());
+        let open = turn.begin();
+        assert!(!turn.is_over() && !turn.flushed());
+        drop(open);
+        assert!(!turn.is_over() && turn.flushed() && turn.is_over() && !turn.flushed());
+        assert_eq!(turn.calls(), 1);
     }
 }

@@ -1,0 +1,68 @@
+//! The proxy as the owner of its listeners: requests go to the exchange, and what never becomes one is refused in the
+//! same words.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+
+use crate::gate::refusal::Refusal;
+use crate::metrics::OpenConnection;
+use crate::metrics::labels::ForeignBytes;
+use crate::proxy::body::Body;
+use crate::proxy::head::{Foreign, HeadError, HeadEvents, ServiceOpen};
+use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+
+use super::{Connection, Owner};
+
+impl Owner for Exchange {
+    type Kept = OpenConnection;
+    type Body = Body<Travelling>;
+    type Error = Hangup;
+
+    fn connected(&self, _peer: SocketAddr) -> OpenConnection {
+        self.recorder.metrics().connection()
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        open: ServiceOpen,
+        _connection: &Connection<OpenConnection>,
+    ) -> Result<Response<Body<Travelling>>, Hangup> {
+        Self::answer(self, request, open).await
+    }
+
+    fn overloaded(&self, _peer: SocketAddr) -> Bytes {
+        bare_refusal(self, &Refusal::new(Reason::Overloaded, Stage::Identify))
+    }
+}
+
+impl HeadEvents for Exchange {
+    fn refused(&self, error: HeadError, _partial: &[u8]) -> Bytes {
+        let (reason, status, detail) = match error {
+            HeadError::Malformed(what) => (Reason::BadRequest, None, what),
+            HeadError::TargetTooLong => {
+                (Reason::RequestTooLarge, Some(414), "the URL is longer than the limit")
+            }
+            HeadError::TooLarge => {
+                (Reason::HeadersTooLarge, None, "the request's head is larger than the limit")
+            }
+            HeadError::Late => (Reason::RequestTimeout, None, "the request's head did not arrive in time"),
+        };
+        self.recorder.metrics().head_rejected(reason);
+        let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
+        bare_refusal(self, &refusal)
+    }
+
+    fn foreign(&self, foreign: Foreign) {
+        let kind = match foreign {
+            Foreign::ClientHello => ForeignBytes::ClientHello,
+            Foreign::Http2 => ForeignBytes::Http2Preface,
+        };
+        self.recorder.metrics().foreign_bytes(kind);
+    }
+}

@@ -1,0 +1,280 @@
+//! The lines of a request head, one at a time: is there exactly one way to read this one?
+//!
+//! hyper reads the line again. What it would refuse is refused here first, since here the answer can say why; what it
+//! would accept though another server may read it otherwise is refused here only.
+
+use std::ops::Range;
+
+use super::scan::HeadError;
+
+/// The first line of a head. Its target is a range of the bytes that were scanned.
+#[derive(Clone, Debug)]
+pub(super) struct RequestLine {
+    pub(super) target: Range<usize>,
+    pub(super) encode: bool,
+    pub(super) connect: bool,
+    pub(super) version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Http10,
+    Http11,
+}
+
+/// What a field means for the bytes that follow its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    ContentLength(u64),
+    Chunked,
+    Upgrade,
+    Other,
+}
+
+/// `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3), each space exactly one. The line begins at `start`.
+pub(super) fn request_line(line: &[u8], start: usize, limit: usize) -> Result<RequestLine, HeadError> {
+    let malformed = HeadError::Malformed("a request line that is not METHOD SP TARGET SP HTTP/1.1");
+    let (method, rest) = token(line);
+    let rest = rest.strip_prefix(b" ").ok_or(malformed)?;
+    let (target, version) = if let Some(target) = rest.strip_suffix(b" HTTP/1.1") {
+        (target, Version::Http11)
+    } else if let Some(target) = rest.strip_suffix(b" HTTP/1.0") {
+        (target, Version::Http10)
+    } else if rest.contains(&b' ') {
+        return Err(HeadError::Malformed("a version other than HTTP/1.1 and HTTP/1.0"));
+    } else {
+        return Err(malformed);
+    };
+    if method.is_empty() || target.is_empty() {
+        return Err(malformed);
+    }
+    if target.len() > limit {
+        return Err(HeadError::TargetTooLong);
+    }
+    let encode = check_target(target)?;
+    let target = start + method.len() + 1..start + method.len() + 1 + target.len();
+    Ok(RequestLine { target, encode, connect: method == b"CONNECT", version })
+}
+
+/// One field line (RFC 9112 section 5), without control characters.
+pub(super) fn field(line: &[u8]) -> Result<Field, HeadError> {
+    let (name, rest) = token(line);
+    let Some(value) = rest.strip_prefix(b":").filter(|_| !name.is_empty()) else {
+        return Err(HeadError::Malformed(match line.first() {
+            Some(b' ' | b'\t') => "a folded field",
+            _ if line.contains(&b':') => "a field name with a character that none may have",
+            _ => "a field without a colon",
+        }));
+    };
+    match name.len() {
+        7 if name.eq_ignore_ascii_case(b"upgrade") => Ok(Field::Upgrade),
+        14 if name.eq_ignore_ascii_case(b"content-length") => content_length(value.trim_ascii()),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => transfer_encoding(value.trim_ascii()),
+        _ => Ok(Field::Other),
+    }
+}
+
+/// `1*DIGIT` (RFC 9110 section 8.6): no sign, no list.
+fn content_length(value: &[u8]) -> Result<Field, HeadError> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|text| text.parse::<i64>().ok());
+    match number.and_then(|number| u64::try_from(number).ok()) {
+        Some(length) => Ok(Field::ContentLength(length)),
+        None => Err(HeadError::Malformed("a Content-Length that is no number")),
+    }
+}
+
+fn transfer_encoding(value: &[u8]) -> Result<Field, HeadError> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        Ok(Field::Chunked)
+    } else {
+        Err(HeadError::Malformed("a Transfer-Encoding other than chunked"))
+    }
+}
+
+/// Whether the target has bytes to be percent-encoded.
+fn check_target(target: &[u8]) -> Result<bool, HeadError> {
+    // Nearly all targets are plain. No early end: so the compiler looks at many bytes at once.
+    let plain = |byte: u8| (byte > b' ') & (byte < 0x7f) & !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`');
+    if target.iter().fold(true, |all, byte| all & plain(*byte)) {
+        return Ok(false);
+    }
+    let (mut encode, mut place) = (false, IN_PATH);
+    for byte in target {
+        let class = class(*byte);
+        if class & REFUSED != 0 {
+            return Err(HeadError::Malformed(match byte {
+                b'#' => "a fragment in the target",
+                _ => "a space or control character in the target",
+            }));
+        }
+        encode |= class & place != 0;
+        if *byte == b'?' {
+            place = IN_QUERY;
+        }
+    }
+    Ok(encode)
+}
+
+/// Adds a target to `head` with the bytes percent-encoded that hyper refuses though crawlers send them.
+pub(super) fn push_encoded(target: &[u8], head: &mut Vec<u8>) {
+    let mut place = IN_PATH;
+    for byte in target {
+        if class(*byte) & place != 0 {
+            head.extend([b'%', hex(byte >> 4), hex(byte & 15)]);
+        } else {
+            head.push(*byte);
+        }
+        if *byte == b'?' {
+            place = IN_QUERY;
+        }
+    }
+}
+
+fn hex(nibble: u8) -> u8 {
+    if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 }
+}
+
+/// The token (RFC 9110 section 5.6.2) at the start of a line, and the rest.
+fn token(line: &[u8]) -> (&[u8], &[u8]) {
+    let end = line.iter().position(|byte| class(*byte) & TOKEN == 0).unwrap_or(line.len());
+    line.split_at_checked(end).unwrap_or_default()
+}
+
+/// Where the first control character is that no line may have within it; a tab is none of them.
+pub(super) fn control(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let found = controls(u64::from_le_bytes(*word));
+        if found != 0 {
+            return Some(8 * n + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+    rest.iter().position(is_control).map(|at| 8 * words.len() + at)
+}
+
+/// The highest bit of each byte that is a control character other than a tab: eight bytes are compared at once, with
+/// sums that never carry into the next.
+fn controls(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const LOW: u64 = ONES * 0x7f;
+    let low = word & LOW;
+    let (from_space, is_del) = (low + ONES * u64::from(0x80 - b' '), low + ONES);
+    let found = (!from_space | is_del) & !word & !LOW;
+    if found == 0 {
+        return 0;
+    }
+    let but_tab = word ^ (ONES * u64::from(b'\t'));
+    found & (((but_tab & LOW) + LOW) | but_tab)
+}
+
+/// May be in a method or field name.
+const TOKEN: u8 = 1;
+/// May not be in a target at all; a backslash may, since the target's own parser has a word on it.
+const REFUSED: u8 = 2;
+/// Is refused by hyper in the path of a target; bytes from 0x80 only if they are not UTF-8, but are encoded always.
+const IN_PATH: u8 = 4;
+/// Is refused by hyper in the query of a target.
+const IN_QUERY: u8 = 8;
+
+const CLASSES: [u8; 256] = classes();
+
+fn class(byte: u8) -> u8 {
+    CLASSES.get(usize::from(byte)).copied().unwrap_or(REFUSED)
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would see it fail")]
+const fn classes() -> [u8; 256] {
+    let mut classes = [0; 256];
+    let mut byte: u8 = 0;
+    loop {
+        classes[byte as usize] = match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => TOKEN,
+            b'!' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'|' | b'~' => {
+                TOKEN
+            }
+            b'#' => TOKEN | REFUSED,
+            b'`' => TOKEN | IN_PATH,
+            b'"' => IN_QUERY,
+            b'<' | b'>' | 0x80.. => IN_PATH | IN_QUERY,
+            0..=0x20 | 0x7f => REFUSED,
+            _ => 0,
+        };
+        if byte == u8::MAX {
+            return classes;
+        }
+        byte += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(target: &[u8]) -> Vec<u8> {
+        let mut head = Vec::new();
+        push_encoded(target, &mut head);
+        head
+    }
+
+    #[test]
+    fn bytes_that_hyper_refuses_are_encoded_where_it_refuses_them() {
+        for (target, expected) in [
+            (&b"/a<b>`c\"{d|e}^\\?q=`\"<{|}^\\>"[..], &b"/a%3Cb%3E%60c\"{d|e}^\\?q=`%22%3C{|}^\\%3E"[..]),
+            (b"/caf\xe9?\xc3\xa9", b"/caf%E9?%C3%A9"),
+            (b"/%zz%41?a?b#", b"/%zz%41?a?b#"),
+        ] {
+            assert_eq!(encoded(target), expected, "{}", String::from_utf8_lossy(target));
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_what_http_refuses() {
+        for place in ["http://h/a", "http://h/a?"] {
+            for byte in 0x21..=0xff_u8 {
+                let target = [place.as_bytes(), &[byte]].concat();
+                let taken = http::Uri::try_from(&target[..]).is_ok();
+                let encode = check_target(&target);
+                match byte {
+                    b'#' | 0x7f => assert!(encode.is_err()),
+                    _ => assert_eq!(encode, Ok(!taken), "{byte:#x} behind {place}"),
+                }
+                assert!(http::Uri::try_from(&encoded(&target)[..]).is_ok() || byte == 0x7f, "{byte:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn control_characters_are_found_wherever_they_are() {
+        for byte in 0..=0xff_u8 {
+            let is_control = byte.is_ascii_control() && byte != b'\t';
+            for (before, behind) in [(0, 0), (3, 0), (7, 9), (8, 0), (15, 20), (21, 2)] {
+                for around in [b'a', b' ', b'\t', b'!', 0x80, 0xff, b'~'] {
+                    let bytes = [vec![around; before], vec![byte], vec![around; behind]].concat();
+                    assert_eq!(control(&bytes), is_control.then_some(before), "{byte:#x} in {around:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fields_that_matter_are_known_in_any_case() {
+        for (line, expected) in [
+            (&b"Content-length:\t 12 "[..], Field::ContentLength(12)),
+            (b"CONTENT-LENGTH:0", Field::ContentLength(0)),
+            (b"Content-Length: 00000000000000000000005", Field::ContentLength(5)),
+            (b"transfer-encoding: Chunked", Field::Chunked),
+            (b"UPGRADE: h2c", Field::Upgrade),
+            (b"Upgrades: h2c", Field::Other),
+            (b"X: caf\xe9 \t \"", Field::Other),
+            (b"Empty:", Field::Other),
+        ] {
+            assert_eq!(field(line), Ok(expected), "{}", String::from_utf8_lossy(line));
+        }
+        for length in ["", "-1", "+5", "5, 5", "5 5", "0x5", "5;", "9223372036854775808", "\u{665}"] {
+            let line = format!("Content-Length: {length}");
+            assert!(field(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Heads that nobody would write: what reaches hyper is what was sent, however it arrives.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crawlgate::proxy::head::{Foreign, HeadError, HeadEvents, HeadLimits, HeadReader, ReaderSettings, Turn};
+use fastrand::Rng;
+use hyper::rt::{Read, ReadBuf};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::echo::{LONG, Listening, limits};
+
+const CASES: usize = 20_000;
+const LIMITS: HeadLimits = HeadLimits { bytes: 400, fields: 6, target: 60 };
+
+const SEEDS: &[&[u8]] = &[
+    b"GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET http://h/caf\xe9?<\">` HTTP/1.1\r\nHost: h\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n",
+    b"HEAD /a%20b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+    b"\r\nGET / HTTP/1.1\r\nA: b\r\nB:\r\nC:\t d \r\nD: e\r\nE: f\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n\x16\x03\x01",
+    b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+];
+
+const SPECIAL: &[u8] = b"\r\n\0 \t:%<>`\"#?/\xe9\xff\x16\x7f0a";
+
+/// One to three seeds behind each other, changed in up to four places.
+fn input(rng: &mut Rng) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..rng.usize(1..4)).flat_map(|_| rng.choice(SEEDS).unwrap().to_vec()).collect();
+    for _ in 0..rng.usize(0..5) {
+        let (at, special) = (rng.usize(0..bytes.len()), *rng.choice(SPECIAL).unwrap());
+        let end = bytes.len().min(at + rng.usize(1..80));
+        match rng.u8(0..6) {
+            0 => bytes[at] = special,
+            1 => bytes.insert(at, special),
+            2 if bytes.len() > 1 => drop(bytes.remove(at)),
+            3 => bytes[at] ^= 1 << rng.u8(0..8),
+            4 => {
+                let copy = bytes[at..end].to_vec();
+                bytes.splice(at..at, copy);
+            }
+            _ => drop(bytes.drain(at..end.min(at + 3))),
+        }
+        if bytes.is_empty() {
+            bytes.push(special);
+        }
+    }
+    bytes
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Told {
+    refused: Vec<HeadError>,
+    foreign: Vec<Foreign>,
+}
+
+struct Teller(Arc<Mutex<Told>>);
+
+impl HeadEvents for Teller {
+    fn refused(&self, error: HeadError, _: &[u8]) -> Bytes {
+        self.0.lock().unwrap().refused.push(error);
+        Bytes::from_static(b"no")
+    }
+
+    fn foreign(&self, foreign: Foreign) {
+        self.0.lock().unwrap().foreign.push(foreign);
+    }
+}
+
+/// What hyper would see of bytes that arrive in chunks, and what the owner is told.
+async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u8>, Told) {
+    let (client, accepted) =
+        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    let (mut client, server) = (client.unwrap(), accepted.unwrap().0);
+    for socket in [&client, &server] {
+        // Thousands of connections in TIME_WAIT would use up the ports.
+        socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO)).unwrap();
+        socket.set_nodelay(true).unwrap();
+    }
+    let told = Arc::new(Mutex::new(Told::default()));
+    let settings = ReaderSettings { limits: LIMITS, head: LONG, idle: LONG, write_stall: LONG };
+    let mut reader = HeadReader::new(server, Teller(Arc::clone(&told)), settings, Arc::new(Turn::default()));
+    let room = rng.usize(1..600);
+    let send = async {
+        for chunk in chunks {
+            // The other side may have refused and closed.
+            if client.write_all(chunk).await.is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        let _ = client.shutdown().await;
+    };
+    let receive = async {
+        let (mut all, mut space) = (Vec::new(), vec![0; room]);
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            let read = poll_fn(|cx| Pin::new(&mut reader).poll_read(cx, buffer.unfilled())).await;
+            if read.is_err() || buffer.filled().is_empty() {
+                return all;
+            }
+            all.extend_from_slice(buffer.filled());
+        }
+    };
+    let ((), all) = tokio::time::timeout(LONG, async { tokio::join!(send, receive) }).await.expect("hangs");
+    let told = told.lock().unwrap().clone();
+    (all, told)
+}
+
+/// Whether `handed` is what was sent, up to some point, but for encoded bytes and for empty lines before heads.
+fn is_faithful(sent: &[u8], handed: &[u8]) -> bool {
+    let (mut sent, mut handed, mut behind) = (sent, handed, Vec::new());
+    while let Some((byte, rest)) = handed.split_first() {
+        let encoded = sent.first().map(|b| format!("%{b:02X}").into_bytes());
+        if sent.first() == Some(byte) {
+            (sent, handed) = (&sent[1..], rest);
+            behind.push(*byte);
+        } else if let Some(rest) = encoded.and_then(|e| handed.strip_prefix(&e[..])) {
+            behind.push(sent[0]);
+            (sent, handed) = (&sent[1..], rest);
+        } else if sent.starts_with(b"\r\n") && (behind.is_empty() || behind.ends_with(b"\r\n\r\n")) {
+            sent = &sent[2..];
+        } else {
+            return false;
+        }
+    }
+    true
+}
+
+#[tokio::test]
+async fn random_heads_in_random_chunks() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut rng = Rng::with_seed(0x000c_0a71);
+    let (mut refused, mut encoded, mut whole) = (0, 0, 0);
+    for case in 0..CASES / 2 {
+        let sent = input(&mut rng);
+        let mut outcomes = Vec::new();
+        for chunked in [false, true] {
+            let mut cuts: Vec<usize> =
+                (0..if chunked { rng.usize(1..8) } else { 0 }).map(|_| rng.usize(0..sent.len())).collect();
+            cuts.extend([0, sent.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &sent[cut[0]..cut[1]]).collect();
+            outcomes.push(read(&listener, &chunks, &mut rng).await);
+        }
+        let text = String::from_utf8_lossy(&sent);
+        assert_eq!(outcomes[0], outcomes[1], "case {case}: {text:?}");
+        let (handed, told) = &outcomes[0];
+        assert!(is_faithful(&sent, handed), "case {case}: {text:?}\n{:?}", String::from_utf8_lossy(handed));
+        assert!(told.refused.len() + told.foreign.len() <= 1, "case {case}: {told:?}");
+        refused += told.refused.len();
+        whole += usize::from(handed == &sent);
+        encoded += usize::from(handed.len() > sent.len());
+    }
+    assert!(refused > 2_000 && whole > 1_000 && encoded > 500, "{refused} {whole} {encoded}");
+}
+
+#[tokio::test]
+async fn random_heads_through_hyper() {
+    let proxy = Listening::new(limits()).await;
+    let mut rng = Rng::with_seed(0x000c_0a72);
+    for case in 0..1_000 {
+        let sent = input(&mut rng);
+        let mut client = proxy.connect().await;
+        client.send(&sent).await;
+        client.0.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let read = tokio::io::AsyncReadExt::read_to_end(&mut client.0, &mut answer);
+        let _ = tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("case {case} hangs"));
+        client.reset();
+        let answer = String::from_utf8_lossy(&answer);
+        let refusals = answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
+        let full = answer.matches("crawl-reason: full").count();
+        assert_eq!(refusals, full, "case {case}: {:?}\n{answer}", String::from_utf8_lossy(&sent));
+    }
+}
