@@ -19,14 +19,15 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
         return Ok(());
     }
     // All fields of that name, joined: a second one must not hide what a browser would go by.
-    let content_type = Headers(&head.headers).header(CONTENT_TYPE.as_str()).unwrap_or(Cow::Borrowed(""));
+    let headers = Headers(&head.headers);
+    let content_type = headers.header(CONTENT_TYPE.as_str()).unwrap_or(Cow::Borrowed(""));
     let content_type = essence(&content_type);
     let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     let response = ResponseFacts {
         status: head.status.as_u16(),
         content_type: &content_type,
         size: length,
-        headers: &Headers(&head.headers),
+        headers: &headers,
         content: if judged.asked.method == Method::HEAD { Content::HeadOnly } else { Content::Possible },
     };
     let facts = Facts { response: Fact::Known(response), ..judged.asked.facts() };
