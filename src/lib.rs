@@ -1,9 +1,12 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
 pub mod admin;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod gate;
 pub mod metrics;
 pub mod policy;
 pub mod proxy;
 pub mod vocab;
+pub mod yaml;

@@ -1,2 +1,7 @@
 //! Arguments in, exit code out.
-fn main() {}
+
+use crawlgate::cli::{self, Exit};
+
+fn main() -> Exit {
+    cli::run(std::env::args_os())
+}

@@ -6,6 +6,8 @@
 //! The road of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], all problems at once) →
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
+pub mod cases;
+pub mod compile;
 pub mod condition;
 pub mod decide;
 pub mod explain;
@@ -16,6 +18,7 @@ pub mod options;
 pub mod pattern;
 pub mod rule;
 pub(in crate::policy) mod signals;
+pub mod source;
 pub mod trail;
 
 use crate::vocab::rule_id::Slug;
@@ -37,6 +40,8 @@ pub struct Policy {
     pub(in crate::policy) lists: Box<[List]>,
     /// Every option with its value before the first rule: the built-in defaults and the document's `options`.
     pub(in crate::policy) options: OptionTable,
+    /// How many rules `on_invalid_rule: disable` disabled, those in them aside.
+    pub(in crate::policy) disabled: u32,
     /// The stages at which any live rule could do something.
     pub(in crate::policy) stages: rule::StageSet,
 }
@@ -55,6 +60,11 @@ impl Policy {
     /// Whether any live rule could do something at this stage.
     pub fn acts_at(&self, stage: rule::PolicyStage) -> bool {
         self.stages.contains(stage)
+    }
+
+    /// How many rules are disabled because their own condition cannot be compiled (`on_invalid_rule: disable`).
+    pub fn disabled(&self) -> u32 {
+        self.disabled
     }
 
     /// Every rule, parents before children, in document order.

@@ -24,12 +24,12 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::policy::Policy;
 use crate::policy::rule::Mode;
-use crate::proxy::accept::{self, AcceptLimits};
+use crate::proxy::accept::{self, AcceptLimits, Room};
 use crate::proxy::answer::ProfileChoice;
 use crate::proxy::clean::ViaName;
 use crate::proxy::destination::{Egress, PrivateHost, Vetting};
 use crate::proxy::dial::DialLimits;
-use crate::proxy::drain::{Drain, DrainWatch};
+use crate::proxy::drain::{Drain, DrainWatch, Drained};
 use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
@@ -41,7 +41,7 @@ use crate::vocab::crawler::Crawler;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// How often idle connections to origins are looked over.
-const SWEEP: Duration = Duration::from_secs(10);
+const SWEEP: Duration = Duration::from_secs(2);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
 
@@ -110,9 +110,11 @@ impl Server {
         let (drain, watch) = Drain::new();
         let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
+        let limits = accept_limits(settings);
+        let room = Room::new(&limits);
         for listener in listeners {
-            let limits = accept_limits(settings);
-            tasks.spawn(accept::serve(listener, limits, Arc::clone(&exchange), watch.clone()));
+            let (room, exchange) = (Arc::clone(&room), Arc::clone(&exchange));
+            tasks.spawn(accept::serve(listener, room, limits.reader, exchange, watch.clone()));
         }
         tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
@@ -131,10 +133,8 @@ impl Server {
     pub async fn drain(self) {
         let (delay, patience) = self.patience;
         self.draining.store(true, Ordering::Relaxed);
-        tokio::time::sleep(delay).await;
-        self.drain.begin();
-        if tokio::time::timeout(patience, self.drain.finished()).await.is_err() {
-            tracing::warn!("requests were still under way after timeouts.drain and are cut off");
+        if let Drained::CutOff(connections) = self.drain.run(delay, patience).await {
+            tracing::warn!(connections, "requests were still under way after timeouts.drain and were cut off");
         }
         let _ = self.stop_admin.send(());
         let mut tasks = self.tasks;
@@ -159,7 +159,8 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 }
 
 fn token(path: &Path) -> Result<Token, StartError> {
-    Token::read(path).map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
+    Token::read(path)
+        .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
 fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<PolicyMetrics>> {
@@ -203,7 +204,6 @@ fn exchange(
         anonymous: Crawler::anonymous(),
         request_body: limits.request_body,
         body_idle: timeouts.body_idle,
-        request: timeouts.request,
     })
 }
 
@@ -228,6 +228,7 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
         },
         response_head: timeouts.response_head,
         body_idle: timeouts.body_idle,
+        body: timeouts.request,
         head: count(limits.origin_head),
         fields: count(limits.origin_fields),
     }

@@ -1,7 +1,7 @@
 //! Conditions and their evaluation in three values: yes, no, unknown (policy.md sections 3 and 4).
 
 use super::fact::{Fact, Facts, Subject};
-use super::field::Field;
+use super::field::{Field, ValueType};
 use super::list::{Items, List, ListKind};
 use super::pattern::{Case, Networks, Ranges, TextKind, TextTest, surt};
 use super::rule::PolicyStage;
@@ -144,6 +144,10 @@ impl Atom {
     fn is_in(&self, list: &List, facts: &Facts<'_>) -> Truth {
         if let Items::Networks(_) = list.items {
             return facts.address.map(|a| a.is_some_and(|a| list.items.covers(a.to_canonical()))).into();
+        }
+        if self.field.value_type() == ValueType::Number {
+            let number = self.field.number(facts);
+            return number.map(|n| n.is_some_and(|n| list.items.contains(&n.to_string()))).into();
         }
         // A list is compared in its own way only with the field of its kind; else exactly.
         let matches = |text: &str| match (list.kind, &self.field) {

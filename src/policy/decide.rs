@@ -102,14 +102,17 @@ impl Policy {
         if let Subject::Tunnel(_) = facts.subject {
             return self.tunnel(facts);
         }
-        let (mut trail, mut decision) = self.request(facts);
+        // A stage knows nothing of later facts, although the caller does.
+        let connected = Facts { response: Fact::Unknown, ..*facts };
+        let asked = Facts { address: Fact::Unknown, ..connected };
+        let (mut trail, mut decision) = self.request(&asked);
         let later = [
-            (PolicyStage::Destination, facts.address != Fact::Unknown),
-            (PolicyStage::Response, matches!(facts.response, Fact::Known(_))),
+            (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
+            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), *facts),
         ];
-        for (stage, known) in later {
+        for (stage, known, facts) in later {
             if known && !decision.rejects() {
-                decision = self.stage(&mut trail, stage, facts);
+                decision = self.stage(&mut trail, stage, &facts);
             }
         }
         (trail, decision)

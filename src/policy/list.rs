@@ -68,11 +68,21 @@ pub enum Items {
     Set(HashSet<Box<str>>),
     /// For prefixes: sorted, and no item is a prefix of another, so that one binary search answers.
     Prefixes(Box<[Box<str>]>),
-    /// For addresses.
+    /// For addresses: sorted, and no network overlaps another, so that one binary search answers.
     Networks(Box<[IpNet]>),
 }
 
 impl Items {
+    /// No items at all.
+    pub fn empty() -> Self {
+        Self::Prefixes([].into())
+    }
+
+    /// Merges networks, so that none overlaps another.
+    pub fn networks(networks: Vec<IpNet>) -> Self {
+        Self::Networks(IpNet::aggregate(&networks).into())
+    }
+
     /// Sorts prefixes and drops those that a shorter one covers.
     pub fn prefixes(mut items: Vec<Box<str>>) -> Self {
         items.sort_unstable();
@@ -124,7 +134,11 @@ impl Items {
     /// Whether the address is in one of the networks.
     pub fn covers(&self, address: IpAddr) -> bool {
         match self {
-            Self::Networks(networks) => networks.iter().any(|n| n.contains(&address)),
+            Self::Networks(networks) => {
+                let after = networks.partition_point(|n| n.network() <= address);
+                let nearest = after.checked_sub(1).and_then(|at| networks.get(at));
+                nearest.is_some_and(|n| n.contains(&address))
+            }
             Self::Set(_) | Self::Prefixes(_) => false,
         }
     }
@@ -142,6 +156,24 @@ mod tests {
         assert!(!items.has_parent_of("notfoo.com"));
         assert!(!items.has_parent_of("com"));
         assert!(!items.has_parent_of("foo.com.evil.org"));
+    }
+
+    #[test]
+    fn networks_are_found_by_one_search() {
+        let of = |text: &str| text.parse::<IpNet>().unwrap();
+        let items =
+            Items::networks(["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"].map(of).into());
+        for (address, expected) in [
+            ("10.200.0.1", true),
+            ("9.1.2.3", true),
+            ("9.2.0.0", false),
+            ("1.1.1.1", false),
+            ("11.0.0.0", false),
+            ("2001:db8::1", true),
+            ("2001:db9::1", false),
+        ] {
+            assert_eq!(items.covers(address.parse().unwrap()), expected, "{address}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod value;
 
 pub use value::Value;
 
-use super::rule::RuleIndex;
+use super::rule::{Rule, RuleBody, RuleIndex};
 
 /// The place of an option in an [`OptionTable`].
 ///
@@ -32,6 +32,9 @@ pub struct Assignment {
 pub struct OptionTable {
     /// In the order of their slots.
     pub entries: Box<[OptionEntry]>,
+    /// For each slot its seat among those that rules assign: only they need memory while a request is judged.
+    seats: Box<[Option<u16>]>,
+    assigned: u16,
 }
 
 /// One option.
@@ -43,6 +46,38 @@ pub struct OptionEntry {
     pub base: Value,
     /// Who set that value.
     pub set_by: SetBy,
+}
+
+impl OptionTable {
+    /// A table of every option, in the order of their slots, for these rules.
+    pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
+        let mut table =
+            Self { seats: vec![None; entries.len()].into(), entries: entries.into(), assigned: 0 };
+        for rule in rules {
+            let RuleBody::Group(group) = &rule.body else { continue };
+            for assignment in &group.assign {
+                table.seat_for(assignment.slot);
+            }
+        }
+        table
+    }
+
+    /// How many options rules assign.
+    pub fn assigned(&self) -> usize {
+        usize::from(self.assigned)
+    }
+
+    /// The seat of an option that a rule assigns.
+    pub fn seat(&self, slot: Slot) -> Option<usize> {
+        self.seats.get(usize::from(slot.0)).copied().flatten().map(usize::from)
+    }
+
+    fn seat_for(&mut self, slot: Slot) {
+        if let Some(seat @ None) = self.seats.get_mut(usize::from(slot.0)) {
+            *seat = Some(self.assigned);
+            self.assigned += 1;
+        }
+    }
 }
 
 /// Who set an option's value.

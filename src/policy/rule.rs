@@ -52,6 +52,11 @@ impl StageSet {
         self.0 |= 1 << stage as u8;
     }
 
+    /// Adds the stages of another set.
+    pub fn unite(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
     /// Whether the stage is in the set.
     pub fn contains(self, stage: PolicyStage) -> bool {
         self.0 & (1 << stage as u8) != 0
@@ -69,7 +74,8 @@ pub enum Mode {
     Enforce,
     /// It, or a rule around it, has `mode: shadow`: for the live policy it is absent.
     Shadow,
-    /// It, or a rule around it, has `enabled: false`.
+    /// It, or a rule around it, has `enabled: false`, or a condition that could not be compiled
+    /// (`on_invalid_rule: disable`).
     Disabled,
 }
 

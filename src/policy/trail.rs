@@ -32,9 +32,9 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Trail {
     states: SmallVec<[State; 64]>,
-    /// For each option 0, or 1 + the rule that last assigned it.
-    set_by: SmallVec<[u32; 128]>,
-    matched: SmallVec<[RuleIndex; 16]>,
+    /// For each option that rules assign 0, or 1 + the rule that last did.
+    set_by: SmallVec<[u32; 16]>,
+    matched: SmallVec<[RuleIndex; 8]>,
     pub(in crate::policy) filtered: Option<RuleIndex>,
     pub(in crate::policy) log: bool,
     /// The first rule on which a tunnel's verdict might depend.
@@ -50,7 +50,7 @@ impl Trail {
     pub fn new(policy: &Policy) -> Self {
         let mut trail = Self {
             states: SmallVec::from_elem(State::Pending, policy.rules.len()),
-            set_by: SmallVec::from_elem(0, policy.options.entries.len()),
+            set_by: SmallVec::from_elem(0, policy.options.assigned()),
             matched: SmallVec::new(),
             filtered: None,
             log: false,
@@ -74,20 +74,15 @@ impl Trail {
 
     /// Who set an option's value.
     pub fn set_by(&self, policy: &Policy, slot: Slot) -> SetBy {
-        match self.set_by.get(usize::from(slot.0)).copied() {
-            None | Some(0) => {
-                policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by)
-            }
-            Some(rule) => SetBy::Rule(RuleIndex(rule - 1)),
+        match self.last_rule(policy, slot) {
+            Some(rule) => SetBy::Rule(rule),
+            None => policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by),
         }
     }
 
     /// An option's value.
     pub fn value<'p>(&self, policy: &'p Policy, slot: Slot) -> &'p Value {
-        let assigned = match self.set_by.get(usize::from(slot.0)).copied() {
-            None | Some(0) => None,
-            Some(rule) => policy.assigned(RuleIndex(rule - 1), slot),
-        };
+        let assigned = self.last_rule(policy, slot).and_then(|rule| policy.assigned(rule, slot));
         let base = || policy.options.entries.get(usize::from(slot.0)).map_or(&Value::None, |e| &e.base);
         assigned.unwrap_or_else(base)
     }
@@ -132,10 +127,16 @@ impl Trail {
         }
     }
 
-    pub(in crate::policy) fn assign(&mut self, slot: Slot, rule: RuleIndex) {
-        if let Some(place) = self.set_by.get_mut(usize::from(slot.0)) {
+    pub(in crate::policy) fn assign(&mut self, policy: &Policy, slot: Slot, rule: RuleIndex) {
+        if let Some(place) = policy.options.seat(slot).and_then(|seat| self.set_by.get_mut(seat)) {
             *place = rule.0 + 1;
         }
+    }
+
+    /// The rule that last assigned an option.
+    fn last_rule(&self, policy: &Policy, slot: Slot) -> Option<RuleIndex> {
+        let last = self.set_by.get(policy.options.seat(slot)?)?;
+        last.checked_sub(1).map(RuleIndex)
     }
 
     pub(in crate::policy) fn doubt(&mut self, rule: RuleIndex) {

@@ -90,6 +90,11 @@ impl Asker {
         }
     }
 
+    /// Whether the client asked for a 304.
+    pub fn conditional(&self) -> Conditional {
+        self.conditional
+    }
+
     /// How this client is refused.
     pub fn manner(&self, choice: ProfileChoice) -> Manner {
         let profile = match choice {

@@ -5,6 +5,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -145,11 +147,20 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
 #[derive(Debug)]
 pub struct Download {
     incoming: Incoming,
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     home: Home,
     idle: LazyTimer,
+    whole: LazyTimer,
     /// Bytes that may still come; `max_body` for answers that tell no length.
     left: u64,
+    /// Whether the connection may carry another answer.
+    after: After,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Reuse,
+    Close,
 }
 
 /// Where a connection goes back to.
@@ -157,17 +168,16 @@ pub struct Download {
 pub struct Home {
     /// The pool.
     pub pool: Arc<Pool>,
-    /// The authority under which it is kept.
-    pub authority: Box<str>,
     /// For how long it has been idle is counted from here.
     pub clock: Clock,
 }
 
 impl Download {
-    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts.
-    pub fn new(incoming: Incoming, link: Link, home: Home, idle: Duration) -> Self {
-        let mut download =
-            Self { incoming, link: Some(link), home, idle: LazyTimer::new(idle), left: u64::MAX };
+    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts,
+    /// `whole` the longest for all of them.
+    pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
+        let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
+        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
         if download.incoming.is_end_stream() {
             download.give_back();
         }
@@ -181,6 +191,13 @@ impl Download {
         self
     }
 
+    /// The connection carries no other answer behind this one.
+    #[must_use]
+    pub fn the_last(mut self) -> Self {
+        self.after = After::Close;
+        self
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             match self.poll_incoming(cx) {
@@ -188,7 +205,12 @@ impl Download {
                     self.idle.note();
                     // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
                     let Ok(data) = frame.into_data() else { continue };
-                    return Poll::Ready(Some(self.within_limit(data)));
+                    let data = self.within_limit(data);
+                    // hyper asks no more of a body that says it is over.
+                    if self.incoming.is_end_stream() {
+                        self.give_back();
+                    }
+                    return Poll::Ready(Some(data));
                 }
                 Poll::Ready(Some(Err(_))) => {
                     return Poll::Ready(Some(Err(self.close(BodyError::Incomplete))));
@@ -198,7 +220,9 @@ impl Download {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    ready!(self.idle.poll(cx));
+                    if self.whole.poll(cx).is_pending() {
+                        ready!(self.idle.poll(cx));
+                    }
                     return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
                 }
             }
@@ -237,8 +261,11 @@ impl Download {
     fn give_back(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());
+        if self.after == After::Close {
+            return;
+        }
         if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
-            self.home.pool.put(&self.home.authority, link, self.home.clock.now());
+            self.home.pool.put(link, self.home.clock.now());
         }
     }
 }
@@ -258,6 +285,38 @@ pub struct Uploading {
     incoming: Incoming,
     left: u64,
     idle: LazyTimer,
+    watch: UploadWatch,
+}
+
+/// Tells whose turn it is while a body is on its way: an origin's time to answer runs only when it is the origin's.
+#[derive(Clone, Debug, Default)]
+pub struct UploadWatch(Arc<AtomicU8>);
+
+/// What became of an upload since it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uploaded {
+    /// Nothing: the origin takes no more, or has it all.
+    Nothing,
+    /// Some of it.
+    Some,
+    /// The client is waited for.
+    Awaited,
+}
+
+impl UploadWatch {
+    /// Looks.
+    pub fn look(&self) -> Uploaded {
+        let moved = Uploaded::Some as u8;
+        match self.0.compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed) {
+            Ok(_) => Uploaded::Some,
+            Err(state) if state == Uploaded::Awaited as u8 => Uploaded::Awaited,
+            Err(_) => Uploaded::Nothing,
+        }
+    }
+
+    fn note(&self, uploaded: Uploaded) {
+        self.0.store(uploaded as u8, Relaxed);
+    }
 }
 
 impl Upload {
@@ -266,7 +325,16 @@ impl Upload {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle: LazyTimer::new(idle) }))
+        let (idle, watch) = (LazyTimer::new(idle), UploadWatch::default());
+        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle, watch }))
+    }
+
+    /// Follows the body's way; nothing to follow if there is none.
+    pub fn watch(&self) -> Option<UploadWatch> {
+        match self {
+            Self::Empty => None,
+            Self::Streamed(uploading) => Some(uploading.watch.clone()),
+        }
     }
 
     /// Whether there is none.
@@ -285,7 +353,11 @@ impl HttpBody for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Streamed(uploading) => uploading.poll_data(cx).map(|next| next.map(|r| r.map(Frame::data))),
+            Self::Streamed(uploading) => {
+                let next = uploading.poll_data(cx);
+                uploading.watch.note(if next.is_pending() { Uploaded::Awaited } else { Uploaded::Some });
+                next.map(|next| next.map(|r| r.map(Frame::data)))
+            }
         }
     }
 

@@ -6,34 +6,38 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA,
 };
 use http::{StatusCode, Version};
+use smallvec::SmallVec;
+
+use crate::vocab::profile::Conditional;
 
 use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
 
-/// Fields of one connection, and those that a forward proxy takes for itself.
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "proxy-connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "proxy-authorization",
-    "proxy-authenticate",
-    "http2-settings",
-];
+/// Whether a field belongs to one connection, or to whoever runs this proxy.
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "proxy-connection"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authorization"
+            | "proxy-authenticate"
+            | "http2-settings"
+    )
+}
 
-/// Fields of a request that tell origins about the crawler's network, or that the proxy answers itself.
-const NOT_FORWARDED: [&str; 8] = [
-    "expect",
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-forwarded-port",
-    "priority",
-    "warcprox-meta",
-];
+/// Whether a field of a request tells origins about the crawler's network, or is answered by the proxy itself.
+fn is_for_the_proxy(name: &str) -> bool {
+    matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta") || name.starts_with("x-forwarded-")
+}
+
+/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("crawl-")
+}
 
 /// Fields that a `Connection` field cannot nominate away: they say where a message goes and where it ends.
 const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
@@ -78,11 +82,7 @@ impl ViaName {
 
 /// Makes a client's fields those of a request to the origin.
 pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
-    remove_hop_by_hop(headers);
-    for name in NOT_FORWARDED {
-        headers.remove(name);
-    }
-    remove_ours(headers);
+    remove(headers, |name| is_hop_by_hop(name) || is_for_the_proxy(name) || is_ours(name));
     via.append(headers, version);
     let agrees = headers.get(HOST).is_some_and(|h| h.as_bytes() == authority.as_bytes());
     if !agrees && let Ok(value) = HeaderValue::from_str(authority) {
@@ -90,25 +90,69 @@ pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: 
     }
 }
 
-/// Makes an origin's fields those of an answer to the client.
-pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
-    remove_hop_by_hop(headers);
-    remove_ours(headers);
+/// How an origin's answer tells its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// In one way.
+    Plain,
+    /// In two ways, as in response splitting: its connection is not to be believed again.
+    Doubtful,
+}
+
+/// A body in a transfer coding other than chunked: nobody takes it off, and the field that names it does not travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCoding;
+
+/// Leaves an origin's answer with the one length that hyper has read its body by, or none (RFC 9112 section 6.3): a
+/// length beside chunks says nothing, and a list of equal lengths is one length.
+///
+/// # Errors
+/// If the body is in another coding.
+pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next() {
+        let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !chunked || codings.next().is_some() {
+            return Err(UnknownCoding);
+        }
+        let both = headers.remove(CONTENT_LENGTH).is_some();
+        return Ok(if both { Framing::Doubtful } else { Framing::Plain });
+    }
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(Framing::Plain) };
+    let first = length.as_bytes().split(|b| *b == b',').next().unwrap_or_default().trim_ascii();
+    if first.len() < length.len()
+        && let Ok(one) = HeaderValue::from_bytes(first)
+    {
+        headers.insert(CONTENT_LENGTH, one);
+    }
+    Ok(Framing::Plain)
+}
+
+/// Makes an origin's fields those of an answer to the client. `asked` is whether the client asked for a 304.
+pub fn response(
+    headers: &mut HeaderMap,
+    status: StatusCode,
+    version: Version,
+    via: &ViaName,
+    asked: Conditional,
+) {
+    remove(headers, |name| is_hop_by_hop(name) || is_ours(name));
     remove_our_proxy_status(headers);
     via.append(headers, version);
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
-    if let Some(error) = crawl_error(status, headers) {
+    if let Some(error) = crawl_error(status, headers, asked) {
         headers.insert(CRAWL_ERROR, HeaderValue::from_static(error));
     }
 }
 
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
+/// Removes the fields that the function picks, and those that `Connection` names.
+fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
+    let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     if headers.contains_key(CONNECTION) {
-        for name in nominated(headers) {
-            headers.remove(name);
-        }
+        removed.extend(nominated(headers));
     }
-    for name in HOP_BY_HOP {
+    removed.extend(headers.keys().filter(|name| is_removed(name.as_str())).cloned());
+    for name in removed {
         headers.remove(name);
     }
 }
@@ -118,17 +162,6 @@ fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     let options = headers.get_all(CONNECTION).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
     let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
     names.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
-}
-
-/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
-fn remove_ours(headers: &mut HeaderMap) {
-    let is_ours = |name: &HeaderName| name.as_str().starts_with("crawl-");
-    if headers.keys().any(is_ours) {
-        let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
-        for name in ours {
-            headers.remove(name);
-        }
-    }
 }
 
 /// Members of `Proxy-Status` in our name go, those of other proxies stay (RFC 9209 section 2).
@@ -175,12 +208,14 @@ pub fn crawl_status(status: StatusCode) -> &'static str {
     }
 }
 
-/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent.
-fn crawl_error(status: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
+/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so is a 304
+/// that nobody asked for.
+fn crawl_error(status: StatusCode, headers: &HeaderMap, asked: Conditional) -> Option<&'static str> {
     let waits = headers.contains_key(http::header::RETRY_AFTER);
     match status.as_u16() {
         429 => Some("temporary"),
         503 if waits => Some("temporary"),
+        304 if asked == Conditional::No => Some("permanent"),
         400.. => Some("permanent"),
         _ => None,
     }
@@ -226,7 +261,7 @@ mod tests {
             ("crawl-anything", "x"),
             ("proxy-status", "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate"),
         ]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"), Conditional::No);
         assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
         assert_eq!(headers["crawl-status"], "ACCEPTED");
         assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
@@ -235,13 +270,33 @@ mod tests {
     #[test]
     fn errors_are_told_apart_as_cloudview_does() {
         let error = |status: u16, fields: &[(&'static str, &str)]| {
-            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields))
+            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields), Conditional::Yes)
         };
         assert_eq!(error(503, &[("retry-after", "1")]), Some("temporary"));
         assert_eq!(error(503, &[]), Some("permanent"));
         assert_eq!(error(429, &[]), Some("temporary"));
         assert_eq!(error(404, &[]), Some("permanent"));
         assert_eq!(error(304, &[]), None);
+        let unasked = crawl_error(StatusCode::NOT_MODIFIED, &HeaderMap::new(), Conditional::No);
+        assert_eq!(unasked, Some("permanent"));
+    }
+
+    #[test]
+    fn a_body_has_one_length_or_none() {
+        for (fields, left) in [
+            (&[("content-length", "3"), ("transfer-encoding", "Chunked")][..], Ok((Framing::Doubtful, None))),
+            (&[("transfer-encoding", "Chunked")][..], Ok((Framing::Plain, None))),
+            (&[("content-length", "5, 5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[("content-length", "5")][..], Ok((Framing::Plain, Some("5")))),
+            (&[][..], Ok((Framing::Plain, None))),
+            (&[("transfer-encoding", "gzip")][..], Err(UnknownCoding)),
+            (&[("transfer-encoding", "gzip, chunked")][..], Err(UnknownCoding)),
+        ] {
+            let mut headers = map(fields);
+            let settled = settle_framing(&mut headers);
+            let length = headers.get(CONTENT_LENGTH).map(|v| v.to_str().unwrap());
+            assert_eq!(settled.map(|framing| (framing, length)), left, "{fields:?}");
+        }
     }
 
     #[test]

@@ -133,6 +133,7 @@ impl Vetting {
             | AddressClass::Benchmarking
             | AddressClass::Reserved
             | AddressClass::Translated
+            | AddressClass::Nat64
             | AddressClass::CloudService => self.egress.allows_private(host, plain),
         };
         (!allowed).then_some(class)

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
@@ -27,7 +27,7 @@ use crate::vocab::target::UrlTarget;
 
 use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, Download, Upload};
-use super::clean::{self, ViaName};
+use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
@@ -61,8 +61,6 @@ pub struct Exchange {
     pub request_body: u64,
     /// Between two parts of a body.
     pub body_idle: Duration,
-    /// From a request's head to its answer's last byte.
-    pub request: Duration,
 }
 
 /// What hyper gets: an answer, or the order to close without one.
@@ -115,7 +113,7 @@ impl Exchange {
         let snapshot = self.in_force.load();
         let asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let made = match unwinding(self.pass(request, &snapshot, &mut record)).await {
+        let made = match unwinding(self.pass(request, &asker, &snapshot, &mut record)).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -137,6 +135,7 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
+        asker: &Asker,
         snapshot: &Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
@@ -152,18 +151,16 @@ impl Exchange {
         let Passage { outcome, mut judged } =
             gate_request::request(asked, Arc::clone(snapshot), &self.vetting).await;
         note(record, &judged);
-        record.decided_at(record.clock().now());
+        let decided = record.clock().now();
+        record.decided_at(decided);
         let permit = match outcome {
             Outcome::Forward(permit) => permit,
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         let call = self.call(parts, body, &judged.asked.target);
         record.enter(Stage::Upstream);
-        let passed = match tokio::time::timeout(self.request, self.send(permit, call, record)).await {
-            Ok(answered) => answered.map_err(Refusal::from)?,
-            Err(_) => return Err(Box::new(UpstreamError::Timeout.into())),
-        };
-        self.judge_answer(passed, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
+        let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from)?;
+        self.judge_answer(answer, asker, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -189,10 +186,10 @@ impl Exchange {
         &self,
         permit: crate::gate::permit::Permit<super::destination::Vetted>,
         call: Call,
+        began: Instant,
         record: &mut Record,
     ) -> Result<Response<Download>, UpstreamError> {
-        let began = record.clock().now();
-        let answered = self.upstream.send(permit, call).await;
+        let answered = self.upstream.send(permit, call, began).await;
         let Answered { response, connect, address } =
             answered.inspect_err(|error| record.upstream_failed(error.as_str()))?;
         record.address(address.ip());
@@ -208,12 +205,16 @@ impl Exchange {
     fn judge_answer(
         &self,
         response: Response<Download>,
+        asker: &Asker,
         judged: &mut Judged<Arc<PolicyMetrics>>,
         record: &mut Record,
     ) -> Result<Passed, Refused> {
         let (mut parts, mut download) = response.into_parts();
-        if parts.status.is_informational() {
-            return Err(Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream)));
+        match clean::settle_framing(&mut parts.headers) {
+            Ok(_) if parts.status.is_informational() => return Err(unreadable()),
+            Ok(Framing::Plain) => {}
+            Ok(Framing::Doubtful) => download = download.the_last(),
+            Err(UnknownCoding) => return Err(unreadable()),
         }
         record.enter(Stage::Response);
         let verdict = gate_response::response(judged, &parts);
@@ -223,7 +224,7 @@ impl Exchange {
         if let Some(most) = judged.max_body() {
             download = download.at_most(most);
         }
-        clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
+        clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
         parts.version = http::Version::HTTP_11;
         Ok((parts, download))
     }
@@ -287,6 +288,10 @@ fn options() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static(answer::ALLOWED));
     response
+}
+
+fn unreadable() -> Refused {
+    Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 
 fn too_large() -> Refusal {

@@ -18,13 +18,16 @@ use tokio::net::TcpStream;
 
 use super::body::Upload;
 use super::destination::Vetted;
+use super::head::timer::LazyTimer;
 
 const SHARDS: usize = 16;
+/// How long a connection beyond `idle_per_host` is kept, in case the burst that opened it goes on.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// How many idle connections are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// For one authority.
+    /// For one authority, once they have been idle for a second: a burst keeps what it opened for its next turn.
     pub per_host: usize,
     /// For all of them.
     pub total: usize,
@@ -41,6 +44,10 @@ pub struct Link {
     pub driver: Connection<TokioIo<TcpStream>, Upload>,
     /// The address that was dialled.
     pub address: SocketAddr,
+    /// The authority under which it is kept.
+    pub authority: Box<str>,
+    /// Runs while an answer is waited for.
+    pub(in crate::proxy) answer: LazyTimer,
 }
 
 impl Link {
@@ -60,15 +67,21 @@ impl Link {
 #[derive(Debug)]
 pub struct Reused {
     /// The connection.
-    pub link: Link,
+    pub link: Box<Link>,
     /// How long it was idle.
     pub idle_for: Duration,
 }
 
 #[derive(Debug)]
 struct Idle {
-    link: Link,
+    link: Box<Link>,
     since: Instant,
+}
+
+impl Idle {
+    fn is_surplus(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= GRACE
+    }
 }
 
 /// Idle connections by authority.
@@ -107,34 +120,39 @@ impl Pool {
     }
 
     /// Keeps a connection whose last answer has been read to its end.
-    pub fn put(&self, authority: &str, link: Link, now: Instant) {
+    pub fn put(&self, link: Box<Link>, now: Instant) {
         if link.sender.is_closed() || self.limits.per_host == 0 {
             return;
         }
-        let idle = Idle { link, since: now };
-        let mut shard = self.shard(authority);
+        let mut shard = self.shard(&link.authority);
         if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
             return;
         }
-        let kept = match shard.get_mut(authority) {
+        let kept = match shard.get_mut(&*link.authority) {
             Some(kept) => kept,
-            None => shard.entry(authority.into()).or_default(),
+            None => shard.entry(link.authority.clone()).or_default(),
         };
-        if kept.len() >= self.limits.per_host {
+        kept.push(Idle { link, since: now });
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // The ones at the front are used last, so they are the surplus once they have been idle for a while.
+        if kept.len() > self.limits.per_host && kept.first().is_some_and(|i| i.is_surplus(now)) {
             kept.remove(0);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
-        kept.push(idle);
-        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Closes connections that have been idle for too long, and forgets hosts that have none.
+    /// Closes connections that have been idle for too long or are surplus, and forgets hosts that have none.
     pub fn sweep(&self, now: Instant) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.retain(|_, idle| {
                 let before = idle.len();
-                idle.retain(|i| now.saturating_duration_since(i.since) < self.limits.idle);
+                let mut surplus = idle.len().saturating_sub(self.limits.per_host);
+                idle.retain(|i| {
+                    let drop = surplus > 0 && i.is_surplus(now);
+                    surplus -= usize::from(drop);
+                    !drop && now.saturating_duration_since(i.since) < self.limits.idle
+                });
                 self.count.fetch_sub(before - idle.len(), Ordering::Relaxed);
                 !idle.is_empty()
             });

@@ -21,9 +21,10 @@ use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::body::{BodyError, Download, Home, Upload};
+use super::body::{BodyError, Download, Home, Upload, UploadWatch, Uploaded};
 use super::destination::Vetted;
 use super::dial::{DialError, DialLimits, dial};
+use super::head::timer::LazyTimer;
 use super::pool::{Link, Pool, PoolLimits};
 
 /// A connection that has been idle for less than this is hardly ever closed by the origin just as it is used.
@@ -36,10 +37,12 @@ pub struct UpstreamLimits {
     pub dial: DialLimits,
     /// The pool.
     pub pool: PoolLimits,
-    /// From the request to the end of the answer's head.
+    /// From the request's last byte, or the last that the origin took, to the end of the answer's head.
     pub response_head: Duration,
     /// Between two parts of a body.
     pub body_idle: Duration,
+    /// A whole body.
+    pub body: Duration,
     /// Bytes of an answer's head.
     pub head: usize,
     /// Fields of an answer's head.
@@ -106,7 +109,7 @@ impl Upstream {
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
             .max_headers(limits.fields)
-            .max_buf_size(limits.head);
+            .max_header_size(limits.head);
         Self { pool: Arc::new(Pool::new(limits.pool)), limits, clock, builder }
     }
 
@@ -122,16 +125,21 @@ impl Upstream {
     ///
     /// # Errors
     /// If no answer's head arrives.
-    pub async fn send(&self, permit: Permit<Vetted>, mut call: Call) -> Result<Answered, UpstreamError> {
+    pub async fn send(
+        &self,
+        permit: Permit<Vetted>,
+        mut call: Call,
+        now: Instant,
+    ) -> Result<Answered, UpstreamError> {
         let (target, vetted) = permit.redeem();
         let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
         let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
         let authority = target.authority();
         let mut request = call.into_request(uri);
-        if let Some(reused) = self.pool.take(authority, &vetted, self.clock.now()) {
+        if let Some(reused) = self.pool.take(authority, &vetted, now) {
             let spare = spare(&request, reused.idle_for);
-            match self.exchange(reused.link, request, authority).await {
+            match self.exchange(reused.link, request, now).await {
                 Ok(answered) => return Ok(answered),
                 Err(Failed { error, unsent }) => {
                     match unsent.or_else(|| spare.filter(|_| error.may_repeat())) {
@@ -141,59 +149,71 @@ impl Upstream {
                 }
             }
         }
-        let began = self.clock.now();
-        let link = self.connect(&vetted).await?;
-        let connect = self.since(began);
-        let answered = self.exchange(link, request, authority).await.map_err(|failed| failed.error)?;
-        Ok(Answered { connect: Some(connect), ..answered })
+        let link = self.connect(&vetted, authority).await?;
+        let connected = self.clock.now();
+        let answered = self.exchange(link, request, connected).await.map_err(|failed| failed.error)?;
+        Ok(Answered { connect: Some(connected.saturating_duration_since(now)), ..answered })
     }
 
-    async fn connect(&self, vetted: &Vetted) -> Result<Link, UpstreamError> {
+    async fn connect(&self, vetted: &Vetted, authority: &str) -> Result<Box<Link>, UpstreamError> {
         let (stream, address) = dial(vetted, self.limits.dial).await.map_err(UpstreamError::Dial)?;
         let (sender, driver) =
             self.builder.handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Protocol)?;
-        Ok(Link { sender, driver, address })
+        Ok(Box::new(Link {
+            sender,
+            driver,
+            address,
+            authority: authority.into(),
+            answer: LazyTimer::new(self.limits.response_head),
+        }))
     }
 
     /// Sends a request and reads the answer's head, driving the connection meanwhile.
     async fn exchange(
         &self,
-        mut link: Link,
+        mut link: Box<Link>,
         request: Request<Upload>,
-        authority: &str,
+        began: Instant,
     ) -> Result<Answered, Failed> {
-        let sent = link.sender.try_send_request(request);
-        let mut answer = pin!(sent);
-        let driver = &mut link.driver;
-        let both = poll_fn(|cx| {
+        let watch = request.body().watch();
+        let mut since = began;
+        let mut answer = pin!(link.sender.try_send_request(request));
+        let (driver, timer) = (&mut link.driver, &mut link.answer);
+        let answered = poll_fn(|cx| {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(answer);
+                return Poll::Ready(Some(answer));
             }
             // Its end shows in the answer, which is polled again behind it.
             let _ = std::pin::Pin::new(&mut *driver).poll(cx);
-            answer.as_mut().poll(cx)
+            match answer.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => {
+                    match watch.as_ref().map_or(Uploaded::Nothing, UploadWatch::look) {
+                        Uploaded::Nothing => {}
+                        Uploaded::Some => since = self.clock.now(),
+                        // The body has a time of its own between two parts.
+                        Uploaded::Awaited => return Poll::Pending,
+                    }
+                    timer.poll_since(since, cx).map(|()| None)
+                }
+            }
         });
-        let response = match tokio::time::timeout(self.limits.response_head, both).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(mut failed)) => {
+        let response = match answered.await {
+            Some(Ok(response)) => response,
+            Some(Err(mut failed)) => {
                 let unsent = failed.take_message();
                 return Err(Failed { error: failed.into_error().into(), unsent });
             }
-            Err(_) => return Err(Failed { error: UpstreamError::Timeout, unsent: None }),
+            None => return Err(Failed { error: UpstreamError::Timeout, unsent: None }),
         };
         let address = link.address;
-        let response = response.map(|incoming| self.download(incoming, link, authority));
+        let response = response.map(|incoming| self.download(incoming, link));
         Ok(Answered { response, connect: None, address })
     }
 
-    fn download(&self, incoming: Incoming, link: Link, authority: &str) -> Download {
-        let home =
-            Home { pool: Arc::clone(&self.pool), authority: authority.into(), clock: self.clock.clone() };
-        Download::new(incoming, link, home, self.limits.body_idle)
-    }
-
-    fn since(&self, began: Instant) -> Duration {
-        self.clock.now().saturating_duration_since(began)
+    fn download(&self, incoming: Incoming, link: Box<Link>) -> Download {
+        let home = Home { pool: Arc::clone(&self.pool), clock: self.clock.clone() };
+        Download::new(incoming, link, home, self.limits.body_idle, self.limits.body)
     }
 }
 

@@ -36,8 +36,10 @@ pub enum AddressClass {
     Benchmarking,
     /// IETF protocol assignments, and ranges that nobody has been given.
     Reserved,
-    /// Ways into IPv4 whose inside cannot be judged: 6to4, local NAT64, IPv4-compatible and -translated.
+    /// Ways into IPv4 whose inside cannot be judged: 6to4, IPv4-compatible and -translated.
     Translated,
+    /// 64:ff9b:1::/48, NAT64 of some local network (RFC 8215).
+    Nat64,
     /// The wire server of a large cloud, which has a public address but is no public host.
     CloudService,
 }
@@ -46,7 +48,7 @@ use AddressClass as Class;
 
 impl AddressClass {
     /// Every class.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Public,
         Self::Loopback,
         Self::Private,
@@ -62,6 +64,7 @@ impl AddressClass {
         Self::Benchmarking,
         Self::Reserved,
         Self::Translated,
+        Self::Nat64,
         Self::CloudService,
     ];
 
@@ -83,59 +86,89 @@ impl AddressClass {
             Self::Benchmarking => "benchmarking",
             Self::Reserved => "reserved",
             Self::Translated => "translated",
+            Self::Nat64 => "nat64",
             Self::CloudService => "cloud_service",
         }
     }
+
+    /// Whether anybody may reach it: the only class that needs no exception.
+    pub fn is_public(self) -> bool {
+        self == Self::Public
+    }
 }
 
-/// IPv4 ranges, most specific first: address, prefix length, class.
-const V4: [([u8; 4], u32, Class); 18] = [
-    ([0, 0, 0, 0], 32, Class::Unspecified),
-    ([0, 0, 0, 0], 8, Class::ThisNetwork),
-    ([10, 0, 0, 0], 8, Class::Private),
-    ([100, 64, 0, 0], 10, Class::SharedSpace),
-    ([127, 0, 0, 0], 8, Class::Loopback),
-    ([168, 63, 129, 16], 32, Class::CloudService),
-    ([169, 254, 0, 0], 16, Class::LinkLocal),
-    ([172, 16, 0, 0], 12, Class::Private),
-    ([192, 0, 0, 0], 24, Class::Reserved),
-    ([192, 0, 2, 0], 24, Class::Documentation),
-    ([192, 88, 99, 0], 24, Class::Translated),
-    ([192, 168, 0, 0], 16, Class::Private),
-    ([198, 18, 0, 0], 15, Class::Benchmarking),
-    ([198, 51, 100, 0], 24, Class::Documentation),
-    ([203, 0, 113, 0], 24, Class::Documentation),
-    ([255, 255, 255, 255], 32, Class::Broadcast),
-    ([224, 0, 0, 0], 4, Class::Multicast),
-    ([240, 0, 0, 0], 4, Class::Reserved),
+/// A range that is not public, and the document that says so.
+struct Range<Bits> {
+    network: Bits,
+    mask: Bits,
+    class: Class,
+    source: &'static str,
+}
+
+const fn v4(network: [u8; 4], length: u32, class: Class, source: &'static str) -> Range<u32> {
+    Range { network: u32::from_be_bytes(network), mask: u32::MAX << (32 - length), class, source }
+}
+
+const fn v6(network: [u16; 8], length: u32, class: Class, source: &'static str) -> Range<u128> {
+    let [a, b, c, d, e, f, g, h] = network;
+    let network = Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits();
+    Range { network, mask: u128::MAX << (128 - length), class, source }
+}
+
+/// IPv4 ranges, most specific first.
+const V4: [Range<u32>; 18] = [
+    v4([0, 0, 0, 0], 32, Class::Unspecified, "RFC 1122"),
+    v4([0, 0, 0, 0], 8, Class::ThisNetwork, "RFC 791"),
+    v4([10, 0, 0, 0], 8, Class::Private, "RFC 1918"),
+    v4([100, 64, 0, 0], 10, Class::SharedSpace, "RFC 6598"),
+    v4([127, 0, 0, 0], 8, Class::Loopback, "RFC 1122"),
+    v4([168, 63, 129, 16], 32, Class::CloudService, "Azure wire server"),
+    v4([169, 254, 0, 0], 16, Class::LinkLocal, "RFC 3927"),
+    v4([172, 16, 0, 0], 12, Class::Private, "RFC 1918"),
+    v4([192, 0, 0, 0], 24, Class::Reserved, "RFC 6890"),
+    v4([192, 0, 2, 0], 24, Class::Documentation, "RFC 5737"),
+    v4([192, 88, 99, 0], 24, Class::Translated, "RFC 7526"),
+    v4([192, 168, 0, 0], 16, Class::Private, "RFC 1918"),
+    v4([198, 18, 0, 0], 15, Class::Benchmarking, "RFC 2544"),
+    v4([198, 51, 100, 0], 24, Class::Documentation, "RFC 5737"),
+    v4([203, 0, 113, 0], 24, Class::Documentation, "RFC 5737"),
+    v4([255, 255, 255, 255], 32, Class::Broadcast, "RFC 919"),
+    v4([224, 0, 0, 0], 4, Class::Multicast, "RFC 5771"),
+    v4([240, 0, 0, 0], 4, Class::Reserved, "RFC 1112"),
 ];
 
-/// IPv6 ranges, most specific first: address, prefix length, class.
-const V6: [([u16; 8], u32, Class); 16] = [
-    ([0, 0, 0, 0, 0, 0, 0, 0], 128, Class::Unspecified),
-    ([0, 0, 0, 0, 0, 0, 0, 1], 128, Class::Loopback),
-    ([0, 0, 0, 0, 0, 0, 0, 0], 96, Class::Translated),
-    ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Class::Translated),
-    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Class::Translated),
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, Class::Reserved),
-    ([0x100, 0, 0, 1, 0, 0, 0, 0], 64, Class::Reserved),
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, Class::Reserved),
-    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, Class::Documentation),
-    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, Class::Translated),
-    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, Class::Documentation),
-    ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, Class::Reserved),
-    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, Class::UniqueLocal),
-    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, Class::LinkLocal),
-    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, Class::SiteLocal),
-    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Class::Multicast),
+/// IPv6 ranges, most specific first.
+const V6: [Range<u128>; 16] = [
+    v6([0, 0, 0, 0, 0, 0, 0, 0], 128, Class::Unspecified, "RFC 4291"),
+    v6([0, 0, 0, 0, 0, 0, 0, 1], 128, Class::Loopback, "RFC 4291"),
+    v6([0, 0, 0, 0, 0, 0, 0, 0], 96, Class::Translated, "RFC 4291, IPv4-compatible"),
+    v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Class::Translated, "RFC 2765, IPv4-translated"),
+    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Class::Nat64, "RFC 8215, local NAT64"),
+    v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64, Class::Reserved, "RFC 6666"),
+    v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64, Class::Reserved, "RFC 9780"),
+    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, Class::Reserved, "RFC 2928"),
+    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, Class::Documentation, "RFC 3849"),
+    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, Class::Translated, "RFC 3056, 6to4"),
+    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, Class::Documentation, "RFC 9637"),
+    v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, Class::Reserved, "RFC 9602"),
+    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, Class::UniqueLocal, "RFC 4193"),
+    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, Class::LinkLocal, "RFC 4291"),
+    v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, Class::SiteLocal, "RFC 3879"),
+    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Class::Multicast, "RFC 4291"),
 ];
+
+/// The only part of IPv6 from which public addresses are given out.
+const GIVEN_OUT: Range<u128> = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, Class::Public, "RFC 4291");
 
 /// The range that an address is in.
 pub fn classify(address: IpAddr) -> AddressClass {
-    match address {
-        IpAddr::V4(v4) => classify_v4(v4),
-        IpAddr::V6(v6) => classify_v6(v6),
-    }
+    find(address).0
+}
+
+/// What sets the range of an address apart, an RFC in most cases, for people who ask why; `None` if it is public.
+pub fn source(address: IpAddr) -> Option<&'static str> {
+    let (class, source) = find(address);
+    (!class.is_public()).then_some(source)
 }
 
 /// The IPv4 address inside an IPv4-mapped one, else the address itself.
@@ -143,25 +176,34 @@ pub fn unmapped(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-fn classify_v4(address: Ipv4Addr) -> AddressClass {
-    let bits = address.to_bits();
-    let holds = |net: [u8; 4], length: u32| (bits ^ Ipv4Addr::from(net).to_bits()) >> (32 - length) == 0;
-    V4.iter().find(|(net, length, _)| holds(*net, *length)).map_or(Class::Public, |(_, _, class)| *class)
+/// A class, and the document that it comes from.
+type Found = (Class, &'static str);
+
+fn find(address: IpAddr) -> Found {
+    match address {
+        IpAddr::V4(v4) => find_v4(v4),
+        IpAddr::V6(v6) => find_v6(v6),
+    }
 }
 
-fn classify_v6(address: Ipv6Addr) -> AddressClass {
+fn find_v4(address: Ipv4Addr) -> Found {
+    let bits = address.to_bits();
+    let range = V4.iter().find(|range| bits & range.mask == range.network);
+    range.map_or((Class::Public, ""), |range| (range.class, range.source))
+}
+
+fn find_v6(address: Ipv6Addr) -> Found {
     if let Some(inner) = decoded(address) {
-        return classify_v4(inner);
+        return find_v4(inner);
     }
     let bits = address.to_bits();
-    let holds = |net: [u16; 8], length: u32| (bits ^ Ipv6Addr::from(net).to_bits()) >> (128 - length) == 0;
-    if let Some((_, _, class)) = V6.iter().find(|(net, length, _)| holds(*net, *length)) {
-        return *class;
+    if let Some(range) = V6.iter().find(|range| bits & range.mask == range.network) {
+        return (range.class, range.source);
     }
-    if !holds([0x2000, 0, 0, 0, 0, 0, 0, 0], 3) {
-        return Class::Reserved;
+    if bits & GIVEN_OUT.mask != GIVEN_OUT.network {
+        return (Class::Reserved, GIVEN_OUT.source);
     }
-    isatap(address).map_or(Class::Public, classify_v4)
+    isatap(address).map_or((Class::Public, ""), find_v4)
 }
 
 /// The address inside ::ffff:0:0/96 (RFC 4291) and 64:ff9b::/96 (RFC 6052), which are ways of writing it.
@@ -195,7 +237,7 @@ mod tests {
             ("::ffff:8.8.8.8", Class::Public),
             ("64:ff9b::8.8.8.8", Class::Public),
             ("64:ff9b::10.0.0.1", Class::Private),
-            ("64:ff9b:1::8.8.8.8", Class::Translated),
+            ("64:ff9b:1::8.8.8.8", Class::Nat64),
             ("::127.0.0.1", Class::Translated),
             ("::ffff:0:127.0.0.1", Class::Translated),
             ("2a00::5efe:169.254.169.254", Class::LinkLocal),
@@ -206,5 +248,27 @@ mod tests {
         ] {
             assert_eq!(classify(address.parse().unwrap()), class, "{address}");
         }
+    }
+
+    #[test]
+    fn a_range_names_its_source() {
+        for (address, named) in [
+            ("10.1.2.3", Some("RFC 1918")),
+            ("::ffff:10.1.2.3", Some("RFC 1918")),
+            ("64:ff9b:1::1", Some("RFC 8215, local NAT64")),
+            ("4000::1", Some("RFC 4291")),
+            ("8.8.8.8", None),
+            ("2a00::5efe:8.8.8.8", None),
+            ("2606:4700::1111", None),
+        ] {
+            assert_eq!(source(address.parse().unwrap()), named, "{address}");
+        }
+    }
+
+    /// A network with a bit behind its mask could never be found.
+    #[test]
+    fn every_network_lies_in_its_mask() {
+        assert!(V4.iter().all(|range| range.network & !range.mask == 0 && !range.source.is_empty()));
+        assert!(V6.iter().all(|range| range.network & !range.mask == 0 && !range.source.is_empty()));
     }
 }

@@ -57,29 +57,38 @@ impl UrlTarget {
     /// # Errors
     /// The mistake, in words that can be shown to the client.
     pub fn parse(input: &str) -> Result<Self, TargetError> {
-        match scan(input) {
-            Some(layout) => Ok(Self { text: input.into(), layout }),
+        match Self::scanned(input) {
+            Some(target) => Ok(target),
             None => Self::parse_by_url(input),
         }
+    }
+
+    /// What the scan alone makes of it: `None` if it leaves the text to the full parser. For tests of [`Self::parse`].
+    #[doc(hidden)]
+    pub fn scanned(input: &str) -> Option<Self> {
+        scan(input).map(|layout| Self { text: input.into(), layout })
     }
 
     /// The same by way of [`url::Url`], whatever the scan says: the oracle of its tests.
     ///
     /// # Errors
     /// As [`Self::parse`].
+    #[doc(hidden)]
     pub fn parse_by_url(input: &str) -> Result<Self, TargetError> {
         check(input)?;
         let mut url = url::Url::parse(input).map_err(|error| TargetError::of(error, input))?;
         let host = url.host_str().unwrap_or("");
-        if let Some(undotted) = host.strip_suffix('.') {
+        let undotted = host.strip_suffix('.').unwrap_or(host);
+        // Before the dot goes: without it `1.2.3.4..` would be an address.
+        check_host(undotted)?;
+        if undotted != host {
             let undotted = undotted.to_owned();
             url.set_host(Some(&undotted)).map_err(|error| TargetError::of(error, input))?;
         }
-        check_host(url.host_str().unwrap_or(""))?;
         if url.port() == Some(0) {
             return Err(TargetError::Port);
         }
-        Self::of_canonical(url.as_str()).ok_or_else(|| TargetError::Host("no host".into()))
+        Self::of_canonical(url.as_str()).ok_or(TargetError::EmptyHost)
     }
 
     /// Cuts a canonical text into its parts.
@@ -203,11 +212,20 @@ impl HostTarget {
     /// # Errors
     /// The mistake.
     pub fn parse_authority(text: &str) -> Result<Self, TargetError> {
-        let (_, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
-        if port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit()) || text.contains(['/', '?']) {
-            return Err(TargetError::Port);
+        let (host, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
+        let digits = port.bytes().all(|b| b.is_ascii_digit());
+        let port: u16 = port.parse().ok().filter(|port| digits && *port != 0).ok_or(TargetError::Port)?;
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        if host.contains(['/', '?']) || (host.contains(':') && !bracketed) {
+            return Err(TargetError::Host("a character that no host has".into()));
         }
-        UrlTarget::parse(&format!("https://{text}/")).map(|target| target.host_target())
+        // Written as the scan takes it, which needs no full parser then.
+        let url = if port == Scheme::Https.default_port() {
+            format!("https://{host}/")
+        } else {
+            format!("https://{host}:{port}/")
+        };
+        UrlTarget::parse(&url).map(|target| target.host_target())
     }
 
     /// The scheme.
@@ -262,7 +280,7 @@ fn literal(host: &str) -> Option<IpAddr> {
 
 /// What url takes for a host and other parsers, or DNS, do not.
 fn check_host(host: &str) -> Result<(), TargetError> {
-    if host.is_empty() || host.split('.').any(str::is_empty) {
+    if host.split('.').any(str::is_empty) {
         return Err(TargetError::Host("a host with an empty label".into()));
     }
     let of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -281,20 +299,32 @@ fn check(input: &str) -> Result<(), TargetError> {
     if input.contains('\\') {
         return Err(TargetError::Backslash);
     }
-    let Some((scheme, rest)) = input.split_once("://") else { return Err(TargetError::NotAbsolute) };
+    let Some((scheme, rest)) = input.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        return Err(TargetError::NotAbsolute);
+    };
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(TargetError::Scheme(scheme.into()));
     }
-    let authority = rest.split(['/', '?']).next().unwrap_or(rest);
+    check_authority(rest.split(['/', '?']).next().unwrap_or(rest))
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(text: &str) -> bool {
+    let of_a_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(of_a_scheme)
+}
+
+fn check_authority(authority: &str) -> Result<(), TargetError> {
+    if authority.is_empty() {
+        return Err(TargetError::EmptyHost);
+    }
     if authority.contains('@') {
         return Err(TargetError::Userinfo);
     }
     if authority.contains('%') {
         return Err(TargetError::Host("an escape in the host".into()));
     }
-    let port = authority.rsplit_once(':').map_or("0", |(_, port)| port);
-    if port.is_empty() {
-        return Err(TargetError::Port);
-    }
-    if authority.is_empty() { Err(TargetError::Host("no host".into())) } else { Ok(()) }
+    let is_name = !authority.starts_with('[');
+    let without_port = authority.ends_with("]:") || (is_name && authority.ends_with(':'));
+    if without_port { Err(TargetError::Port) } else { Ok(()) }
 }

@@ -202,7 +202,7 @@ fn hostile_text_stays_inside_its_field() {
     ];
     for (content_type, _) in types {
         let mut record = bench.recorder.begin(bench.clock.now(), &method);
-        record.target(&UrlTarget::parse("http://h.example/a?\"},{\\\"x\\\":'<script>").unwrap());
+        record.target(&UrlTarget::parse("http://h.example/a?\"},{%5C\"x%5C\":'<script>").unwrap());
         record.origin_answered(200, Some(&HeaderValue::from_bytes(content_type).unwrap()), Duration::ZERO);
         record.rejected(Reason::Default, None, Keep::Full);
         record.finish(bench.clock.now());

@@ -10,8 +10,14 @@
 
 mod address;
 mod admin;
+mod broken;
+mod compile;
+mod conditions;
+mod conformance;
 mod head;
 mod layers;
 mod log;
 mod metrics;
+mod property;
+mod support;
 mod target;

@@ -1,5 +1,7 @@
 //! Content: the policy at the response stage, before a byte of the body is sent on.
 
+use std::borrow::Cow;
+
 use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::response::Parts;
@@ -16,12 +18,15 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
     if judged.asked.target.path_and_query() == "/robots.txt" {
         return Ok(());
     }
-    let text = |name| head.headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok());
-    let content_type = essence(text(CONTENT_TYPE).unwrap_or(""));
+    // Bytes that are no UTF-8 stand in parameters, behind the type: they must not hide it.
+    let content_type =
+        head.headers.get(CONTENT_TYPE).map_or(Cow::Borrowed(""), |v| String::from_utf8_lossy(v.as_bytes()));
+    let content_type = essence(&content_type);
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     let response = ResponseFacts {
         status: head.status.as_u16(),
         content_type: &content_type,
-        size: text(CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+        size: length,
         headers: &Headers(&head.headers),
         content: if judged.asked.method == Method::HEAD { Content::HeadOnly } else { Content::Possible },
     };

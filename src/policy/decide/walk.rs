@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
 
     fn assign(&mut self, at: RuleIndex, group: &Group) {
         for assignment in &group.assign {
-            self.trail.assign(assignment.slot, at);
+            self.trail.assign(self.policy, assignment.slot, at);
             if let Value::Disposition(value) = assignment.value {
                 self.trail.dispositions = bit(value);
                 self.trail.open = None;

@@ -1,6 +1,18 @@
 //! Which options exist, what values they take, their defaults, and what this version does with them.
+//!
+//! One row an option; a key of a map is an option of its own. The only keys without a row are those of the open map
+//! `meta`.
 
-use super::Slot;
+mod table;
+
+use std::time::Duration;
+
+use super::{Slot, Value};
+use crate::policy::rule::PolicyStage;
+use crate::vocab::disposition::Disposition;
+use crate::vocab::intent::Intent;
+
+pub use table::SPECS;
 
 /// `disposition`.
 pub const DISPOSITION: Slot = Slot(0);
@@ -18,3 +30,243 @@ pub const MAX_DEPTH: Slot = Slot(5);
 pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+
+/// The open map: its keys are the writer's own.
+pub const META: &str = "meta";
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its path: `politeness.delay`.
+    pub path: &'static str,
+    /// Which values it takes.
+    pub shape: Shape,
+    /// Its value where nobody assigns one.
+    pub default: Default,
+    /// When it acts.
+    pub acts: Acts,
+    /// What this version does with it.
+    pub effect: Effect,
+}
+
+/// Which values an option takes; `null` stands for the default in all of them.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// A disposition.
+    Disposition,
+    /// An intent of a rejection.
+    Intent,
+    /// A wire status that the proxy can answer with, or `none`.
+    RejectStatus,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// One of these words, or `none`.
+    WordOrNone(&'static [&'static str]),
+    /// One of `highest` to `lowest`, or -2 to 2.
+    Priority,
+    /// True or false.
+    Bool,
+    /// A whole number from here on.
+    AtLeast(i64),
+    /// A whole number from 0, or `none`.
+    CountOrNone,
+    /// A number in this range, or `none`.
+    DecimalOrNone(f64, f64),
+    /// A duration.
+    Duration,
+    /// A duration, or `none`.
+    DurationOrNone,
+    /// A size in bytes.
+    Size,
+    /// A size in bytes, or `none`.
+    SizeOrNone,
+    /// So many in so long, or `none`.
+    RateOrNone,
+    /// Two factors, `1.0..1.5`, or `none`.
+    FactorsOrNone,
+    /// A name, or `none`.
+    TextOrNone,
+    /// A list of names.
+    Names,
+    /// A name or a list of names, or `none`.
+    NamesOrNone,
+    /// A list of names, or `{names, rewrite}`.
+    StripParams,
+    /// A list of `{regex, with, rewrite}`.
+    Replace,
+    /// `{set, remove}` for header fields.
+    Headers,
+    /// A list of `{days, hours, tz}` and politeness keys.
+    Schedule,
+}
+
+/// A default, as a constant.
+#[derive(Clone, Copy, Debug)]
+pub enum Default {
+    /// `none`.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A word.
+    Word(&'static str),
+    /// So many seconds.
+    Seconds(u64),
+    /// So many bytes.
+    Bytes(u64),
+    /// Two factors.
+    Factors(f64, f64),
+    /// An empty list.
+    Empty,
+    /// No disposition is implied: the document must give one.
+    Required,
+    /// The intent `deny`.
+    Deny,
+}
+
+impl Default {
+    /// The default as a value.
+    pub fn value(self) -> Value {
+        match self {
+            Self::None => Value::None,
+            Self::Bool(value) => Value::Bool(value),
+            Self::Integer(value) => Value::Integer(value),
+            Self::Word(word) => Value::Word(word),
+            Self::Seconds(seconds) => Value::Duration(Duration::from_secs(seconds)),
+            Self::Bytes(bytes) => Value::Size(bytes),
+            Self::Factors(from, to) => Value::Range(from, to),
+            Self::Empty => Value::List([].into()),
+            Self::Required => Value::Disposition(Disposition::Disallow),
+            Self::Deny => Value::Intent(Intent::Deny),
+        }
+    }
+}
+
+/// When an option acts: a rule that runs later sets it in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// Before a connection of any kind: only scheme, host, port and crawler are known.
+    Connect,
+    /// At this stage or soon after it, before the next one.
+    Until(PolicyStage),
+}
+
+/// What this version does with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What the documentation says.
+    Works,
+    /// Nothing yet, and that lets nothing through: a warning.
+    NotYet,
+    /// As [`Self::NotYet`], but these values refuse or change something, so that a policy that counts on them
+    /// cannot be accepted.
+    NotYetExcept(Counted),
+}
+
+/// The values that a policy may count on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All but the default.
+    AllButDefault,
+    /// This word.
+    Word(&'static str),
+    /// Any item of a list.
+    Items,
+    /// `rewrite: true` anywhere in the value.
+    Rewrite,
+}
+
+impl Counted {
+    /// Whether the value is one of them.
+    pub fn holds(self, value: &Value, default: &Value) -> bool {
+        match self {
+            Self::AllButDefault => value != default,
+            Self::Word(word) => *value == Value::Word(word),
+            Self::Items => matches!(value, Value::List(items) if !items.is_empty()),
+            Self::Rewrite => rewrites(value),
+        }
+    }
+}
+
+fn rewrites(value: &Value) -> bool {
+    if let Value::List(items) = value {
+        return items.iter().any(rewrites);
+    }
+    let Value::Map(entries) = value else { return false };
+    entries.iter().any(|(key, value)| **key == *"rewrite" && *value == Value::Bool(true))
+}
+
+/// The place and the row of an option; none for keys of the open map and for paths that do not exist.
+pub fn find(path: &str) -> Option<(Slot, &'static Spec)> {
+    let at = SPECS.iter().position(|spec| spec.path == path)?;
+    Some((Slot(u16::try_from(at).ok()?), SPECS.get(at)?))
+}
+
+/// The name under the open map, if the path is one of its keys.
+pub fn meta_name(path: &str) -> Option<&str> {
+    path.strip_prefix(META)?.strip_prefix('.')
+}
+
+/// The options below a map: those whose paths begin with its path and a dot.
+pub fn below(map: &str) -> impl Iterator<Item = &'static Spec> {
+    SPECS.iter().filter(move |spec| spec.path.strip_prefix(map).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The keys directly in a map, `""` for the outermost one, in the order of the table.
+pub fn keys_in(map: &str) -> Vec<&'static str> {
+    let mut keys: Vec<&str> = Vec::new();
+    for spec in SPECS {
+        let rest = if map.is_empty() { Some(spec.path) } else { below_key(spec.path, map) };
+        let key = rest.and_then(|rest| rest.split('.').next());
+        if let Some(key) = key.filter(|key| !keys.contains(key)) {
+            keys.push(key);
+        }
+    }
+    if map.is_empty() {
+        keys.push(META);
+    }
+    keys
+}
+
+fn below_key<'p>(path: &'p str, map: &str) -> Option<&'p str> {
+    path.strip_prefix(map)?.strip_prefix('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn slots_are_places_in_the_table() {
+        for (slot, path) in [
+            (DISPOSITION, "disposition"),
+            (REJECT, "reject"),
+            (REJECT_STATUS, "reject_status"),
+            (RECORD, "record"),
+            (HTML_ONLY, "html_only"),
+            (MAX_DEPTH, "max_depth"),
+            (MAX_BODY, "max_body"),
+            (TUNNEL_UNDECIDED, "tunnel_undecided"),
+        ] {
+            assert_eq!(find(path).map(|(slot, _)| slot), Some(slot), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_are_unique_and_no_option_is_also_a_map() {
+        let paths: BTreeSet<_> = SPECS.iter().map(|s| s.path).collect();
+        assert_eq!(paths.len(), SPECS.len());
+        for spec in SPECS {
+            assert_eq!(below(spec.path).count(), 0, "{}", spec.path);
+        }
+    }
+
+    #[test]
+    fn keys_of_a_map_stand_once() {
+        assert_eq!(keys_in("politeness.embeds"), ["delay", "concurrency"]);
+        assert!(keys_in("").contains(&"politeness"));
+        assert!(keys_in("").ends_with(&[META]));
+    }
+}

@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep, sleep_until};
 
 /// Goes off after a length in which nothing was noted; set anew only when it goes off, so within one to two lengths.
 #[derive(Debug)]
@@ -38,6 +38,19 @@ impl LazyTimer {
     pub(in crate::proxy) fn relax(&mut self, length: Duration) {
         self.length = length;
         self.moved = true;
+    }
+
+    /// Ready once this length has passed since a moment: exact, and set anew only when it goes off.
+    pub(in crate::proxy) fn poll_since(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let due = tokio::time::Instant::from_std(since) + self.length;
+        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.set(sleep_until(due));
+        }
     }
 
     /// Ready once it has gone off.

@@ -22,17 +22,18 @@ pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
     if !path.contains('%') {
         return None;
     }
+    let mut changes = false;
+    each_escape(path, |byte| changes |= is_read_early(byte));
+    if !changes {
+        return None;
+    }
     let mut decoded = String::with_capacity(path.len());
-    let mut changed = false;
     each_piece(path, |piece| match piece {
-        Piece::Plain(plain) => decoded.push_str(plain),
-        Piece::Escape(byte, _) if is_read_early(byte) => {
-            changed = true;
-            decoded.push(if byte == b'\\' { '/' } else { char::from(byte) });
-        }
-        Piece::Escape(_, escape) => decoded.push_str(escape),
+        Piece::Escape(b'\\', _) => decoded.push('/'),
+        Piece::Escape(byte, _) if is_read_early(byte) => decoded.push(char::from(byte)),
+        Piece::Plain(text) | Piece::Escape(_, text) => decoded.push_str(text),
     });
-    changed.then(|| without_dot_segments(&decoded))
+    Some(if decoded.contains("/.") { without_dot_segments(&decoded) } else { decoded })
 }
 
 fn is_unreserved(byte: u8) -> bool {
@@ -41,6 +42,13 @@ fn is_unreserved(byte: u8) -> bool {
 
 fn is_read_early(byte: u8) -> bool {
     is_unreserved(byte) || matches!(byte, b'/' | b'\\' | b';' | b'%' | 0)
+}
+
+fn each_escape(text: &str, mut take: impl FnMut(u8)) {
+    each_piece(text, |piece| match piece {
+        Piece::Plain(_) => {}
+        Piece::Escape(byte, _) => take(byte),
+    });
 }
 
 enum Piece<'a> {

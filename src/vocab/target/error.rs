@@ -21,6 +21,8 @@ pub enum TargetError {
     Backslash,
     /// The port is missing, or not 1 to 65535.
     Port,
+    /// There is no host.
+    EmptyHost,
     /// The host is none; what is wrong with it.
     Host(Box<str>),
 }
@@ -30,13 +32,17 @@ impl TargetError {
         if error == url::ParseError::InvalidPort {
             return Self::Port;
         }
+        if error == url::ParseError::EmptyHost {
+            return Self::EmptyHost;
+        }
         let rest = input.split_once("://").map_or(input, |(_, rest)| rest);
         let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-        Self::Host(format!("{error}: {authority}").into())
+        // Escaped: it is shown on terminals and in answers, and may hold what turns text round.
+        Self::Host(format!("{error}: {}", authority.escape_debug()).into())
     }
 
     /// A stable word for the kind of mistake.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self {
             Self::NotAbsolute => "not_absolute",
             Self::Scheme(_) => "scheme",
@@ -46,6 +52,7 @@ impl TargetError {
             Self::Control => "control",
             Self::Backslash => "backslash",
             Self::Port => "port",
+            Self::EmptyHost => "empty_host",
             Self::Host(_) => "host",
         }
     }
@@ -62,6 +69,7 @@ impl fmt::Display for TargetError {
             Self::Control => f.write_str("a control character in the URL"),
             Self::Backslash => f.write_str("a backslash in the URL: write / or %5C"),
             Self::Port => f.write_str("the port is not a number from 1 to 65535"),
+            Self::EmptyHost => f.write_str("a URL without a host"),
             Self::Host(what) => write!(f, "not a valid host ({what})"),
         }
     }

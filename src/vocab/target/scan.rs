@@ -55,10 +55,15 @@ fn scheme(text: &str) -> Option<(Scheme, usize)> {
     }
 }
 
-/// Bytes that stay as they are in a host, a path and a query; a bit for each place.
+/// Bytes that stay as they are in a host, a path and a query, a bit for each place; and what the scan of a path must
+/// notice besides.
 const HOST: u8 = 1;
 const PATH: u8 = 2;
 const QUERY: u8 = 4;
+const SLASH: u8 = 8;
+/// One bit above [`SLASH`], so that a shift compares neighbours.
+const DOT: u8 = 16;
+const PERCENT: u8 = 32;
 
 #[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks the bounds")]
 const TABLE: [u8; 256] = {
@@ -83,28 +88,30 @@ const TABLE: [u8; 256] = {
         table[names[at] as usize] |= HOST;
         at += 1;
     }
+    table[b'/' as usize] |= SLASH;
+    table[b'.' as usize] |= DOT;
+    table[b'%' as usize] |= PERCENT;
     table
 };
 
-fn stays(byte: u8, place: u8) -> bool {
-    TABLE.get(usize::from(byte)).is_some_and(|places| places & place != 0)
+fn traits(byte: u8) -> u8 {
+    TABLE.get(usize::from(byte)).copied().unwrap_or(0)
 }
 
 /// The layout of a URL that is canonical as it stands; `None` if it may have to be changed, or is wrong.
 pub(super) fn scan(text: &str) -> Option<Layout> {
     let (scheme, start) = scheme(text)?;
     let bytes = text.as_bytes();
-    let host_end = start + bytes.get(start..)?.iter().position(|b| !stays(*b, HOST))?;
-    if !is_plain_name(text.get(start..host_end)?) {
-        return None;
-    }
+    let host_end = host_end(bytes, start)?;
     let (port, path_start) = match bytes.get(host_end)? {
         b'/' => (scheme.default_port(), host_end),
         b':' => port(bytes, host_end + 1, scheme)?,
         _ => return None,
     };
-    let path_end = path_end(bytes, path_start)?;
-    if path_end < bytes.len() && !bytes.get(path_end + 1..)?.iter().all(|b| stays(*b, QUERY)) {
+    let rest = bytes.get(path_start..)?;
+    let (path, query) = rest.split_at_checked(memchr::memchr(b'?', rest).unwrap_or(rest.len()))?;
+    // The `?` itself is a byte that may stand in a query.
+    if !path_stays(path) || !query_stays(query) {
         return None;
     }
     let at = |place: usize| u32::try_from(place).ok();
@@ -113,16 +120,27 @@ pub(super) fn scan(text: &str) -> Option<Layout> {
         host_end: at(host_end)?,
         port,
         path_start: at(path_start)?,
-        path_end: at(path_end)?,
+        path_end: at(path_start + path.len())?,
     })
 }
 
-/// A name that IDNA and the IPv4 parser leave alone: no empty label, no `xn--`, and its last label begins with a
-/// letter.
-fn is_plain_name(host: &str) -> bool {
-    let last = host.rsplit('.').next().unwrap_or(host);
-    let letter_first = last.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    letter_first && !host.starts_with('.') && !host.contains("..") && !host.contains("--")
+/// Where a name ends that IDNA and the IPv4 parser leave alone: no empty label, no `xn--`, and its last label begins
+/// with a letter.
+fn host_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let (mut before, mut label_begins_with) = (b'.', 0);
+    for (at, byte) in bytes.iter().enumerate().skip(start) {
+        if traits(*byte) & HOST == 0 {
+            let is_name = before != b'.' && u8::is_ascii_lowercase(&label_begins_with);
+            return is_name.then_some(at);
+        }
+        match (before, *byte) {
+            (b'.', b'.') | (b'-', b'-') => return None,
+            (b'.', first) => label_begins_with = first,
+            _ => {}
+        }
+        before = *byte;
+    }
+    None
 }
 
 /// A port as url would write it, and where the path behind it begins.
@@ -131,24 +149,29 @@ fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     let slash = from + digits;
     let text = std::str::from_utf8(bytes.get(from..slash)?).ok()?;
     let port: u16 = text.parse().ok()?;
-    let canonical = port != 0 && !text.starts_with('0') && port != scheme.default_port();
+    // No leading zero also means not port 0.
+    let canonical = !text.starts_with('0') && port != scheme.default_port();
     (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
 }
 
-/// Where the path ends, if it has no byte to be escaped and no dot segment, plain or escaped.
-fn path_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let mut before = 0;
-    for (at, byte) in bytes.iter().enumerate().skip(start) {
-        if *byte == b'?' {
-            return Some(at);
-        }
-        let dot_segment = *byte == b'.' && before == b'/';
-        let escaped_dot =
-            (*byte | 0x20) == b'e' && before == b'2' && bytes.get(at.wrapping_sub(2)) == Some(&b'%');
-        if !stays(*byte, PATH) || dot_segment || escaped_dot {
-            return None;
-        }
-        before = *byte;
+/// Whether the path has no byte to be escaped and no segment that begins with a dot, plain or escaped.
+///
+/// No branch on a byte: nearly every path passes, and then all of it has to be read anyhow.
+fn path_stays(path: &[u8]) -> bool {
+    let (mut all, mut noticed, mut before) = (PATH, 0, 0);
+    for byte in path {
+        let here = traits(*byte);
+        all &= here;
+        noticed |= here & (PERCENT | (before & SLASH) << 1);
+        before = here;
     }
-    Some(bytes.len())
+    all != 0 && noticed & DOT == 0 && (noticed & PERCENT == 0 || !has_escaped_dot(path))
+}
+
+fn has_escaped_dot(path: &[u8]) -> bool {
+    path.windows(3).any(|three| matches!(three, [b'%', b'2', b'e' | b'E']))
+}
+
+fn query_stays(query: &[u8]) -> bool {
+    query.iter().fold(QUERY, |all, byte| all & traits(*byte)) != 0
 }

@@ -9,12 +9,11 @@ use serde_json::{Value as Json, json};
 use super::model::{Atom, Cond, Kind, Node, Response, World};
 
 /// How often each thing was generated: the test prints it and asks for a minimum.
-pub type Spread = BTreeMap<String, u64>;
+pub(super) type Spread = BTreeMap<String, u64>;
 
 const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
-const PATHS: [&str; 9] = [
-    "/", "/x", "/old", "/old/a", "/older", "/cgi-bin/x.gif", "/a/a/b.tar.gz", "/p.html", "/a/b/a/c/a",
-];
+const PATHS: [&str; 9] =
+    ["/", "/x", "/old", "/old/a", "/older", "/cgi-bin/x.gif", "/a/a/b.tar.gz", "/p.html", "/a/b/a/c/a"];
 const QUERIES: [&str; 6] = ["", "x=1", "x=1&y=2", "y=2&x=", "sid=abc", "x=2&x=1"];
 const TYPES: [&str; 5] = ["text/html", "image/png", "video/mp4", "application/pdf", ""];
 const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
@@ -48,17 +47,28 @@ const ATOMS: [(&str, &[&str]); 25] = [
     ("meta_robots", &["exact", "contains"]),
     ("canonical", &["exact", "prefix"]),
 ];
+/// Kinds that few fields have, so that each occurs often enough.
+const RARE: [(&str, &str); 8] = [
+    ("path", "segments"),
+    ("path", "repeats"),
+    ("query", "params"),
+    ("url", "glob"),
+    ("host", "glob"),
+    ("path", "regex"),
+    ("host", "regex"),
+    ("path", "length"),
+];
 const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "surt", "site", "in"];
 
 /// A generator with its own count of what it made.
-pub struct Generator {
-    pub rng: Rng,
-    pub spread: Spread,
+pub(super) struct Generator {
+    pub(super) rng: Rng,
+    pub(super) spread: Spread,
     next_id: u32,
 }
 
 impl Generator {
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0 }
     }
 
@@ -74,13 +84,14 @@ impl Generator {
         self.rng.u32(0..n) == 0
     }
 
-    pub fn world(&mut self) -> World {
+    pub(super) fn world(&mut self) -> World {
         let host = *self.pick(&HOSTS);
-        self.world_on("http", host, [80, 80, 8080][self.rng.usize(0..3)])
+        let port = *self.pick(&[80, 80, 8080]);
+        self.world_on("http", host, port)
     }
 
     /// Facts with everything known, on a given host.
-    pub fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
+    pub(super) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
         World {
             scheme: scheme.into(),
             host: host.into(),
@@ -117,7 +128,7 @@ impl Generator {
     }
 
     /// A whole policy: its document and its rules as the oracle reads them.
-    pub fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
+    pub(super) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
         let count = self.rng.usize(2..8);
         let rules: Vec<Node> = (0..count).map(|_| self.rule(0, 0, 2)).collect();
         let disposition = *self.pick(&["allow", "allow", "allow", "disallow", "disallow-log"]);
@@ -142,8 +153,15 @@ impl Generator {
         if nesting < 3 && self.rng.bool() {
             return self.group(nesting, above, latest);
         }
-        let cond = self.cond(latest, 2);
+        let cond = if self.rng.bool() { self.mixed() } else { self.cond(latest, 2) };
         self.filter(cond, above)
+    }
+
+    /// A condition that facts of the request may decide although it names later ones.
+    fn mixed(&mut self) -> Cond {
+        let later = self.rng.usize(1..3);
+        let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
+        if self.one_in(4) { Cond::All(parts) } else { Cond::Any(parts) }
     }
 
     fn filter(&mut self, cond: Cond, above: usize) -> Node {
@@ -225,7 +243,8 @@ impl Generator {
         if stop {
             self.count("stop");
         }
-        let kind = Kind::Group { when, unless: false, then: self.assignments(), stop, first: false, rules: vec![] };
+        let kind =
+            Kind::Group { when, unless: false, then: self.assignments(), stop, first: false, rules: vec![] };
         Node { id: self.id(), enabled: true, stage: None, kind }
     }
 
@@ -287,8 +306,12 @@ impl Generator {
     }
 
     fn atom(&mut self) -> Atom {
-        let (field, kinds) = *self.pick(&ATOMS);
-        let kind = *self.pick(kinds);
+        let (field, kind) = if self.one_in(3) {
+            *self.pick(&RARE)
+        } else {
+            let (field, kinds) = *self.pick(&ATOMS);
+            (field, *self.pick(kinds))
+        };
         let count = if kind == "length" || kind == "range" { 1 } else { self.rng.usize(1..3) };
         let values = (0..count).map(|_| self.value(field, kind)).collect();
         let folds = ["exact", "prefix", "suffix", "contains"].contains(&kind) && field != "content_type";
@@ -304,8 +327,12 @@ impl Generator {
             ("depth", _) => (*self.pick(&["0", "[1:]", "[:2]"])).into(),
             ("status", _) => (*self.pick(&["200", "404", "2xx", "5xx"])).into(),
             ("size", _) => (*self.pick(&["0", "[100:]", "[:1000]"])).into(),
-            ("address", _) => (*self.pick(&["10.0.0.0/8", "10.9.0.0/16", "192.0.2.0/24", "2001:db8::/32"])).into(),
-            ("content_type", "exact") => (*self.pick(&["text/html", "image/png", "video/*", "image/*"])).into(),
+            ("address", _) => {
+                (*self.pick(&["10.0.0.0/8", "10.9.0.0/16", "192.0.2.0/24", "2001:db8::/32"])).into()
+            }
+            ("content_type", "exact") => {
+                (*self.pick(&["text/html", "image/png", "video/*", "image/*"])).into()
+            }
             (_, "regex") => (*self.pick(&["/old(/|$)", "a\\.test", "[0-9]", "^http://b", "\\.gif$"])).into(),
             (_, "glob") => (*self.pick(&["*", "*.test", "*/old*", "/a*a", "http://*.test/*", "/x"])).into(),
             _ => self.text(field, kind),

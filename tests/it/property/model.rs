@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 
 /// The value of a condition while facts are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tri {
+pub(super) enum Tri {
     Yes,
     No,
     Open,
 }
 
 impl Tri {
-    pub fn not(self) -> Self {
+    pub(super) fn not(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -37,46 +37,46 @@ impl Tri {
 
 /// Response facts.
 #[derive(Clone, Debug)]
-pub struct Response {
-    pub status: u16,
-    pub content_type: String,
-    pub size: Option<u64>,
-    pub headers: BTreeMap<String, String>,
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) content_type: String,
+    pub(super) size: Option<u64>,
+    pub(super) headers: BTreeMap<String, String>,
 }
 
 /// The facts of one request, as far as they are known.
 #[derive(Clone, Debug)]
-pub struct World {
-    pub scheme: String,
-    pub host: String,
-    pub port: u16,
-    pub path: String,
-    pub query: String,
-    pub method: String,
-    pub crawler: String,
-    pub referer: String,
-    pub dest: Option<String>,
-    pub depth: Option<u64>,
-    pub address: Option<IpAddr>,
-    pub response: Option<Response>,
+pub(super) struct World {
+    pub(super) scheme: String,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) method: String,
+    pub(super) crawler: String,
+    pub(super) referer: String,
+    pub(super) dest: Option<String>,
+    pub(super) depth: Option<u64>,
+    pub(super) address: Option<IpAddr>,
+    pub(super) response: Option<Response>,
 }
 
 impl World {
-    pub fn authority(&self) -> String {
+    pub(super) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
         if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
-    pub fn path_and_query(&self) -> String {
+    pub(super) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 
-    pub fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
     }
 
     /// The facts as `crawlgate decide` takes them.
-    pub fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
         let object = facts.as_object_mut().unwrap();
         if !self.referer.is_empty() {
@@ -105,16 +105,16 @@ impl World {
 
 /// One test of one field.
 #[derive(Clone, Debug)]
-pub struct Atom {
-    pub field: &'static str,
-    pub kind: &'static str,
-    pub values: Vec<String>,
-    pub ignore_case: bool,
+pub(super) struct Atom {
+    pub(super) field: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) values: Vec<String>,
+    pub(super) ignore_case: bool,
 }
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub enum Cond {
+pub(super) enum Cond {
     Always,
     All(Vec<Cond>),
     Any(Vec<Cond>),
@@ -124,41 +124,53 @@ pub enum Cond {
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub struct Node {
-    pub id: String,
-    pub enabled: bool,
-    pub stage: Option<usize>,
-    pub kind: Kind,
+pub(super) struct Node {
+    pub(super) id: String,
+    pub(super) enabled: bool,
+    pub(super) stage: Option<usize>,
+    pub(super) kind: Kind,
 }
 
 /// The kinds of rule.
 #[derive(Clone, Debug)]
-pub enum Kind {
-    Group { when: Option<Cond>, unless: bool, then: Vec<(&'static str, Json)>, stop: bool, first: bool, rules: Vec<Node> },
-    Filter { require: bool, cond: Cond, log: bool },
+pub(super) enum Kind {
+    Group {
+        when: Option<Cond>,
+        unless: bool,
+        then: Vec<(&'static str, Json)>,
+        stop: bool,
+        first: bool,
+        rules: Vec<Node>,
+    },
+    Filter {
+        require: bool,
+        cond: Cond,
+        log: bool,
+    },
 }
 
 /// The stages, by number.
-pub const STAGES: [&str; 3] = ["request", "destination", "response"];
+pub(super) const STAGES: [&str; 3] = ["request", "destination", "response"];
 
 impl Atom {
     /// The number of the stage at which the field becomes known.
-    pub fn stage(&self) -> usize {
+    pub(super) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
-            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots" | "canonical" => 2,
+            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots"
+            | "canonical" => 2,
             _ => 0,
         }
     }
 
-    pub fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
         match (self.kind, self.field) {
             ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
                 json!({ self.kind: values })
             }
             (kind, field) if self.ignore_case => json!({ field: { kind: values, "case": "ignore" } }),
-            ("range", field) => json!({ field: values }),
+            ("range", field) | ("exact", field @ "content_type") => json!({ field: values }),
             (kind, field) => json!({ field: { kind: values } }),
         }
     }
@@ -187,7 +199,8 @@ impl Atom {
             "content_type" => response.map(|r| vec![r.content_type.clone()]),
             "header.x-a" => header("x-a"),
             "meta_robots" => header("x-robots-tag"),
-            "canonical" => header("link").map(|l| vec![l[0].trim_start_matches('<').split('>').next().unwrap_or("").into()]),
+            "canonical" => header("link")
+                .map(|l| vec![l[0].trim_start_matches('<').split('>').next().unwrap_or("").into()]),
             "usage.train-ai" => header("content-usage").map(|u| {
                 vec![match u[0].as_str() {
                     "train-ai=y" => "allow".into(),
@@ -199,7 +212,7 @@ impl Atom {
         }
     }
 
-    pub fn eval(&self, world: &World) -> Tri {
+    pub(super) fn eval(&self, world: &World) -> Tri {
         let known = match (self.kind, self.field) {
             ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
             ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
@@ -208,25 +221,27 @@ impl Atom {
             ("in_query", _) => Some(self.any(|v| world.query.contains(v))),
             ("surt", _) => Some(self.any(|v| surt(world).starts_with(v))),
             ("site", _) => Some(self.any(|v| on_site(world, v))),
-            ("in", _) => Some(["a.test"].iter().any(|d| world.host == *d || world.host.ends_with(&format!(".{d}")))),
+            ("in", _) => {
+                Some(["a.test"].iter().any(|d| world.host == *d || world.host.ends_with(&format!(".{d}"))))
+            }
             ("range", "port") => Some(self.any(|v| world.port.to_string() == v)),
             ("range", "depth") => Some(world.depth.is_some_and(|d| self.any(|v| in_range(d, v)))),
-            ("range", "status") => {
-                world.response.as_ref().map(|r| self.any(|v| is_status(r.status, v)))
-            }
+            ("range", "status") => world.response.as_ref().map(|r| self.any(|v| is_status(r.status, v))),
             ("range", "size") => {
                 world.response.as_ref().map(|r| r.size.is_some_and(|s| self.any(|v| in_range(s, v))))
             }
-            ("cidr", _) => world.address.map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a))),
+            ("cidr", _) => {
+                world.address.map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a)))
+            }
             ("segments", _) => Some(self.any(|v| in_range(segments(world).len() as u64, v))),
             ("repeats", _) => Some(self.any(|v| in_range(repeats(world), v))),
             ("params", _) => {
                 let count = world.query.split('&').filter(|p| !p.is_empty()).count();
                 Some(self.any(|v| in_range(count as u64, v)))
             }
-            (kind, _) => self.texts(world).map(|texts| {
-                texts.iter().any(|text| self.any(|value| self.text_test(kind, text, value)))
-            }),
+            (kind, _) => self
+                .texts(world)
+                .map(|texts| texts.iter().any(|text| self.any(|value| self.text_test(kind, text, value)))),
         };
         match known {
             Some(true) => Tri::Yes,
@@ -260,7 +275,7 @@ impl Atom {
 }
 
 impl Cond {
-    pub fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
             Self::Always => json!({ "always": true }),
@@ -271,7 +286,7 @@ impl Cond {
         }
     }
 
-    pub fn eval(&self, world: &World) -> Tri {
+    pub(super) fn eval(&self, world: &World) -> Tri {
         match self {
             Self::Always => Tri::Yes,
             Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
@@ -281,7 +296,7 @@ impl Cond {
         }
     }
 
-    pub fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+    pub(super) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
         match self {
             Self::Always => {}
             Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
@@ -291,7 +306,7 @@ impl Cond {
     }
 
     /// The stage at which all its facts are known; none if it names none.
-    pub fn stage(&self) -> Option<usize> {
+    pub(super) fn stage(&self) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
         stage
@@ -299,21 +314,21 @@ impl Cond {
 }
 
 impl Node {
-    pub fn cond(&self) -> Option<&Cond> {
+    pub(super) fn cond(&self) -> Option<&Cond> {
         match &self.kind {
             Kind::Group { when, .. } => when.as_ref(),
             Kind::Filter { cond, .. } => Some(cond),
         }
     }
 
-    pub fn children(&self) -> &[Node] {
+    pub(super) fn children(&self) -> &[Node] {
         match &self.kind {
             Kind::Group { rules, .. } => rules,
             Kind::Filter { .. } => &[],
         }
     }
 
-    pub fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let mut rule = json!({ "id": self.id });
         let object = rule.as_object_mut().unwrap();
         if !self.enabled {
@@ -393,7 +408,8 @@ fn in_range(number: u64, range: &str) -> bool {
     match range.trim_matches(['[', ']']).split_once(':') {
         None => number.to_string() == range,
         Some((from, to)) => {
-            from.parse().map_or(true, |from: u64| number >= from) && to.parse().map_or(true, |to: u64| number <= to)
+            from.parse().map_or(true, |from: u64| number >= from)
+                && to.parse().map_or(true, |to: u64| number <= to)
         }
     }
 }

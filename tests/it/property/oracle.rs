@@ -8,12 +8,12 @@ use super::model::{Cond, Kind, Node, Tri, World};
 
 /// What the oracle says of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
-    pub rejects: bool,
-    pub stage: usize,
-    pub cause: Option<String>,
-    pub logged: bool,
-    pub options: BTreeMap<String, Json>,
+pub(super) struct Said {
+    pub(super) rejects: bool,
+    pub(super) stage: usize,
+    pub(super) cause: Option<String>,
+    pub(super) logged: bool,
+    pub(super) options: BTreeMap<String, Json>,
 }
 
 /// A rule as placed in its tree: what `compile` works out from the text, worked out again.
@@ -38,7 +38,7 @@ struct Memory<'a> {
 }
 
 /// Judges a request whose response is known or not; the destination stage runs if the address is known.
-pub fn judge(rules: &[Node], base: &BTreeMap<String, Json>, world: &World) -> Said {
+pub(super) fn judge(rules: &[Node], base: &BTreeMap<String, Json>, world: &World) -> Said {
     let placed: Vec<Placed<'_>> = rules.iter().map(|r| place(r, 0, 0, &[], None)).collect();
     let mut memory = Memory::default();
     for (option, value) in base {
@@ -80,7 +80,8 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
         rejection = Some((memory.filtered, memory.log));
     } else if disposition != json!("allow") {
         rejection = Some((by, disposition == json!("disallow-log")));
-    } else if let (Some(response), Some((Json::Bool(true), by))) = (&world.response, memory.options.get("html_only"))
+    } else if let (Some(response), Some((Json::Bool(true), by))) =
+        (&world.response, memory.options.get("html_only"))
         && success(world)
         && response.content_type != "text/html"
     {
@@ -102,7 +103,13 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
     }
 }
 
-fn place<'a>(node: &'a Node, above: usize, floor: usize, named: &[&'a str], sibling: Option<(usize, &[&'a str])>) -> Placed<'a> {
+fn place<'a>(
+    node: &'a Node,
+    above: usize,
+    floor: usize,
+    named: &[&'a str],
+    sibling: Option<(usize, &[&'a str])>,
+) -> Placed<'a> {
     let mut fields: Vec<&str> = named.to_vec();
     let mut own = None;
     if let Some(cond) = node.cond() {
@@ -243,9 +250,11 @@ fn filter<'a>(
 }
 
 /// Whether a filter hits when everything is known: its condition and the guards around it, in two values.
-pub fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bool> {
+pub(super) fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bool> {
     rules.iter().find_map(|rule| match &rule.kind {
-        Kind::Filter { require, cond, .. } if rule.id == id => Some((cond.eval(world) == Tri::Yes) != *require),
+        Kind::Filter { require, cond, .. } if rule.id == id => {
+            Some((cond.eval(world) == Tri::Yes) != *require)
+        }
         Kind::Filter { .. } => None,
         Kind::Group { when, unless, rules, .. } => {
             let inside = hits_in_full(rules, id, world)?;

@@ -1,0 +1,67 @@
+//! The command line: arguments in, exit code out.
+//!
+//! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
+//! says with its [`Exit`] what a script needs to know.
+
+pub mod args;
+mod check;
+mod decide;
+mod demo;
+mod exit;
+mod explain;
+mod judged;
+mod open;
+mod out;
+mod paint;
+mod run;
+pub mod serve;
+pub mod target;
+mod test;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use args::{Arguments, Command, Format, TargetArgs};
+pub use exit::Exit;
+
+/// Runs the command that the arguments name (the first of them is the program's own name).
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => dispatch(arguments.command),
+        Err(asked) => usage(&asked),
+    }
+}
+
+fn dispatch(command: Command) -> Exit {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Demo => demo::run(),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Decide(args) => decide::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Target(args) => show_targets(&args),
+    }
+}
+
+/// Exit 1 if any input is no URL, as for `decide`.
+fn show_targets(args: &TargetArgs) -> Exit {
+    let format = match args.format {
+        Format::Text => target::Format::Text,
+        Format::Json => target::Format::Json,
+    };
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match target::run(&args.urls, format, &mut input, &mut output) {
+        Ok(0) => Exit::Success,
+        Ok(_) => Exit::Negative,
+        Err(error) => out::failed(&error),
+    }
+}
+
+/// Prints what clap has to say: help and version on standard output, mistakes on standard error.
+fn usage(asked: &clap::Error) -> Exit {
+    // Nothing is left to do when even this cannot be written.
+    let _ = asked.print();
+    if asked.use_stderr() { Exit::Invalid } else { Exit::Success }
+}

@@ -1,0 +1,259 @@
+//! What can be written after `crawlgate`, and the help that teaches it. No command's work is done here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::vocab::profile::Profile;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "crawlgate",
+    version,
+    about = "An HTTP forward proxy that enforces crawl policy",
+    long_about = "An HTTP forward proxy that enforces crawl policy.\n\n\
+                  Point a crawler's http_proxy at it; every URL that the crawler asks for is judged by one policy, \
+                  and every refusal says which rule refused it.",
+    after_help = "Exit codes: 0 success, 1 a negative answer, 2 wrong usage or invalid input, 3 cannot run.\n\
+                  `crawlgate help COMMAND` shows an example of each command.",
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the proxy
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// A tour without a network: a small site, the proxy, a crawl, and what was refused
+    #[command(after_help = DEMO_HELP)]
+    Demo,
+    /// Check policies and configurations, all mistakes in one run
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Show why a URL is allowed or refused, rule by rule
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Box<ExplainArgs>),
+    /// Judge every line of standard input
+    #[command(after_help = DECIDE_HELP)]
+    Decide(DecideArgs),
+    /// Run the cases that a policy brings with it
+    #[command(after_help = TEST_HELP)]
+    Test(TestArgs),
+    /// Show the canonical form of URLs, and the range of an address
+    #[command(after_help = TARGET_HELP)]
+    Target(TargetArgs),
+}
+
+const CHECK_HELP: &str = "\
+Example:
+  crawlgate check config/crawlgate.yaml config/policy.yaml
+
+A file with `policy: 1` is checked as a policy, a directory as the policy that its files make, any other file as a
+configuration together with the policy that it names.
+
+Exit codes: 0 no errors, 1 warnings under --strict, 2 errors.";
+
+const EXPLAIN_HELP: &str = "\
+Example:
+  crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
+  crawlgate explain http://a.example/film --content-type video/mp4
+
+A stage runs if it has facts: --address for the destination stage; --status, --content-type, --size or --header for
+the response stage.
+
+Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL, configuration or policy.";
+
+const DECIDE_HELP: &str = "\
+Example:
+  printf '%s\\n' http://a.example/ '{\"url\": \"http://a.example/f\", \"content_type\": \"video/mp4\"}' |
+    crawlgate decide --policy config/policy.yaml
+
+A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel, address, status,
+content_type, size, headers.
+
+Exit codes: 0 every line was judged, 1 a line could not be read, 2 wrong usage or policy.";
+
+const TEST_HELP: &str = "\
+Example:
+  crawlgate test config/policy.yaml
+
+Exit codes: 0 every case passed, 1 a case failed, 2 wrong usage or policy.";
+
+const TARGET_HELP: &str = "\
+Example:
+  crawlgate target 'HTTP://Example.COM:80/a/../b' http://0x7f.1/
+
+Nothing is asked of anybody: no policy, no name server.
+
+Exit codes: 0 every input is a URL, 1 one is not, 2 wrong usage.";
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The form of a line of `decide`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LineFormat {
+    /// One JSON object a line.
+    Json,
+    /// URL, verdict, stage, reason, rule and status, separated by tabs.
+    Tsv,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug, Default)]
+pub struct RunArgs {
+    /// The configuration; else $CRAWLGATE_CONFIG, else config/crawlgate.yaml, else all defaults
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The policy, in place of the configuration's: a file, or a directory of *.yaml files
+    #[arg(long, value_name = "PATH")]
+    pub policy: Option<PathBuf>,
+    /// Where crawlers connect, in place of the configuration's
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Where metrics, health and the admin API are, in place of the configuration's
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+}
+
+/// Arguments of `check`.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// Policies and configurations; without one, the configuration that `run` would use, and its policy
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Exit 1 if there are warnings
+    #[arg(long)]
+    pub strict: bool,
+    /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// The URL, as a crawler would ask for it
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// The policy; without one, the policy that `run` would use
+    #[arg(long, value_name = "PATH")]
+    pub policy: Option<PathBuf>,
+    /// The profile that answers
+    #[arg(long, value_parser = profile, default_value = "generic")]
+    pub profile: Profile,
+    /// The crawler's name
+    #[arg(long, value_name = "NAME")]
+    pub crawler: Option<String>,
+    /// The method
+    #[arg(long, default_value = "GET")]
+    pub method: String,
+    /// The response's Content-Type
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// The response's status
+    #[arg(long, value_name = "N")]
+    pub status: Option<u16>,
+    /// The response's size in bytes
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<u64>,
+    /// A header of the response; may be repeated
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    pub headers: Vec<(String, String)>,
+    /// The address that would be dialled
+    #[arg(long, value_name = "IP")]
+    pub address: Option<IpAddr>,
+    /// Links from a start page
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u64>,
+    /// The Referer
+    #[arg(long, value_name = "URL")]
+    pub referer: Option<String>,
+    /// Judge a tunnel to the URL's host and port, which hides the rest
+    #[arg(long)]
+    pub tunnel: bool,
+    /// Exit 1 unless the URL is allowed
+    #[arg(long)]
+    pub exit_code: bool,
+    /// The form of the explanation
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `decide`.
+#[derive(Args, Debug)]
+pub struct DecideArgs {
+    /// The policy: a file, or a directory of *.yaml files
+    #[arg(long, value_name = "PATH")]
+    pub policy: PathBuf,
+    /// The form of a line
+    #[arg(long, value_enum, default_value = "json")]
+    pub format: LineFormat,
+}
+
+/// Arguments of `test`.
+#[derive(Args, Debug)]
+pub struct TestArgs {
+    /// Policies; without one, the policy that `run` would use
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `target`.
+#[derive(Args, Debug)]
+pub struct TargetArgs {
+    /// The URLs; without one, they are read from standard input, one a line
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// The form of a line
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn profile(word: &str) -> Result<Profile, String> {
+    let known = || Profile::ALL.map(Profile::as_str).join(", ");
+    Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME:VALUE")?;
+    if name.trim().is_empty() {
+        return Err("the name is empty".into());
+    }
+    Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+const RUN_HELP: &str = "\
+Example:
+  crawlgate run --policy config/policy.yaml
+  http_proxy=http://127.0.0.1:3128 curl -i http://example.com/
+
+Without arguments it listens on loopback only. SIGTERM drains: no new connections, what is under way is finished.
+
+Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is taken)";
+
+const DEMO_HELP: &str = "\
+Example:
+  crawlgate demo
+
+Each line is one URL: the status, the reason and rule of a refusal, the URL.
+
+Exit codes: 0 every reason that the site provokes was seen, 1 one was not, 3 cannot start";

@@ -1,0 +1,96 @@
+//! `crawlgate decide`: one decision a line, for each line of standard input.
+//!
+//! It reads and writes as a stream, so that a program can keep it running and ask it line by line.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::gate::trial::Trial;
+use crate::policy::Policy;
+use crate::policy::cases::CaseFacts;
+use crate::vocab::profile::Profile;
+
+use super::Exit;
+use super::args::{DecideArgs, LineFormat};
+use super::judged;
+use super::open;
+use super::out;
+
+/// Runs the command.
+pub(super) fn run(args: &DecideArgs) -> Exit {
+    let policy = match open::policy(Some(&args.policy)) {
+        Ok(policy) => policy,
+        Err(exit) => return exit,
+    };
+    let (input, output) = (BufReader::new(io::stdin().lock()), BufWriter::new(io::stdout().lock()));
+    match judge_all(&policy, args.format, input, output) {
+        Ok(exit) => exit,
+        Err(error) => out::failed(&error),
+    }
+}
+
+fn judge_all(
+    policy: &Policy,
+    format: LineFormat,
+    mut input: BufReader<impl io::Read>,
+    mut output: impl Write,
+) -> io::Result<Exit> {
+    let (mut line, mut exit) = (Vec::new(), Exit::Success);
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let answer = answer(policy, format, line.trim_ascii()).unwrap_or_else(|unread| {
+            exit = Exit::Negative;
+            unread.show(format)
+        });
+        writeln!(output, "{answer}")?;
+        // Whoever waits for this answer before the next question gets it now.
+        if input.buffer().is_empty() {
+            output.flush()?;
+        }
+        line.clear();
+    }
+    output.flush()?;
+    Ok(exit)
+}
+
+/// A line that cannot be read.
+struct Unread {
+    input: String,
+    error: String,
+}
+
+impl Unread {
+    fn show(&self, format: LineFormat) -> String {
+        match format {
+            LineFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
+            LineFormat::Tsv => [&self.input, "error", "", &self.error, "", ""].map(cell).join("\t"),
+        }
+    }
+}
+
+/// Text that stays in its column.
+fn cell(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}
+
+fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Unread> {
+    let unread = |error| Unread { input: String::from_utf8_lossy(line).into_owned(), error };
+    let facts = read(line).map_err(unread)?;
+    let trial = Trial::new(policy, &facts, Profile::Generic);
+    Ok(match format {
+        LineFormat::Json => judged::to_json(&trial, &facts).to_string(),
+        LineFormat::Tsv => judged::to_tsv(&trial, &facts),
+    })
+}
+
+fn read(line: &[u8]) -> Result<CaseFacts, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
+    if text.is_empty() {
+        return Err("the line is empty".into());
+    }
+    if !text.starts_with('{') {
+        return CaseFacts::of_url(text);
+    }
+    let facts: Map<String, Json> = serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;
+    CaseFacts::from_json(&facts)
+}

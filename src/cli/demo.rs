@@ -1,0 +1,132 @@
+//! `crawlgate demo`: a tour without a network. A small shop of several hosts, a proxy before it and a crawler behind,
+//! all on loopback; what was refused is printed with its reason.
+
+mod crawl;
+mod site;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::config::settings::{LogTarget, Settings};
+use crate::policy::source::MemoryFiles;
+use crate::policy::{Policy, compile};
+
+use super::exit::Exit;
+use super::open;
+use super::out::say_and_fail;
+use super::serve::Server;
+use crawl::Page;
+
+/// The demo's policy.
+const POLICY: &str = include_str!("demo/policy.yaml");
+
+/// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
+const PROVOKED: [&str; 12] = [
+    "rule",
+    "default",
+    "ambiguous_url",
+    "body_too_large",
+    "ip_prohibited",
+    "port_denied",
+    "scheme_denied",
+    "bad_request",
+    "upstream_dns",
+    "upstream_connect",
+    "upstream_timeout",
+    "upstream_protocol",
+];
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Runs the tour.
+pub(super) fn run() -> Exit {
+    let policy = match compile::load(&MemoryFiles::new().with("demo.yaml", POLICY), "demo.yaml") {
+        Ok(compiled) => compiled.policy,
+        Err(problems) => return open::refused(&problems),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return say_and_fail(&error),
+    };
+    match runtime.block_on(tour(policy)) {
+        Ok(pages) => report(&pages),
+        Err(error) => say_and_fail(&error),
+    }
+}
+
+async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
+    let site = site::start().await.map_err(|error| format!("cannot start the demo's site: {error}"))?;
+    let server = Server::start(&settings(&site), policy).map_err(|error| error.to_string())?;
+    let proxy = server.proxy.first().copied().ok_or("the proxy does not listen")?;
+    print(&format!(
+        "A shop of {} hosts on loopback, a crawler that follows every link, crawlgate between them (http://{proxy}).\n\n",
+        site::HOSTS.len()
+    ));
+    let pages = crawl::all(proxy, &site.start_url(), |page| print(&line(page))).await;
+    server.drain().await;
+    Ok(pages)
+}
+
+fn settings(site: &site::Site) -> Settings {
+    let mut settings = Settings { listen: vec![SocketAddr::new(LOOPBACK, 0)], ..Settings::default() };
+    settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
+    settings.logs.decisions = LogTarget::Nowhere;
+    settings.egress.allow_loopback = true;
+    settings.egress.ports = [site.port, site.closed_port, 80].into_iter().map(|port| port..=port).collect();
+    settings.egress.hosts = site::HOSTS.iter().map(|host| ((*host).to_owned(), vec![LOOPBACK])).collect();
+    // A name that leads to where cloud machines keep their credentials.
+    settings.egress.hosts.insert("metadata.shop.test".into(), vec![Ipv4Addr::new(169, 254, 169, 254).into()]);
+    settings.timeouts.response_head = Duration::from_millis(300);
+    settings.timeouts.dns = Duration::from_secs(2);
+    settings.timeouts.drain = Duration::from_secs(1);
+    settings
+}
+
+fn line(page: &Page) -> String {
+    let mut line = format!("{:>4}  ", page.status);
+    let _ = match (&page.reason, &page.rule) {
+        (Some(reason), Some(rule)) => write!(line, "{:<34}", format!("{reason} ({rule})")),
+        (Some(reason), None) => write!(line, "{reason:<34}"),
+        (None, _) => write!(line, "{:<34}", "-"),
+    };
+    line.push_str(&page.url);
+    line.push('\n');
+    line
+}
+
+/// What was refused and why; exit 1 if a reason that the site provokes did not occur.
+fn report(pages: &[Page]) -> Exit {
+    let refused: Vec<&Page> = pages.iter().filter(|page| page.reason.is_some()).collect();
+    let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in refused.iter().filter_map(|page| page.reason.as_deref()) {
+        *by_reason.entry(reason).or_default() += 1;
+    }
+    let mut text = format!(
+        "\n{} URLs asked for, {} passed on, {} refused:\n",
+        pages.len(),
+        pages.len() - refused.len(),
+        refused.len()
+    );
+    for (reason, count) in &by_reason {
+        let _ = writeln!(text, "{count:>6}  {reason}");
+    }
+    let seen: BTreeSet<&str> = by_reason.into_keys().collect();
+    let missing: Vec<&str> = PROVOKED.into_iter().filter(|reason| !seen.contains(reason)).collect();
+    if missing.is_empty() {
+        text.push_str(
+            "\nYour own crawler: start `crawlgate run`, then set http_proxy=http://127.0.0.1:3128\n",
+        );
+    } else {
+        let _ = writeln!(text, "\nnot seen, though the site provokes it: {}", missing.join(", "));
+    }
+    print(&text);
+    if missing.is_empty() { Exit::Success } else { Exit::Negative }
+}
+
+fn print(text: &str) {
+    // A reader that has gone (`demo | head`) is no mistake of the demo.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

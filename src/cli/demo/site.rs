@@ -1,0 +1,135 @@
+//! The shop that the demo crawls: pages in code, an origin that also misbehaves.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The hosts of the shop, and one beside it.
+pub(super) const HOSTS: [&str; 7] = [
+    "www.shop.test",
+    "shop.test",
+    "blog.shop.test",
+    "events.shop.test",
+    "files.shop.test",
+    "broken.shop.test",
+    "elsewhere.test",
+];
+
+/// A site that runs.
+pub(super) struct Site {
+    /// Its port, the same for all hosts.
+    pub(super) port: u16,
+    /// A port where nobody listens.
+    pub(super) closed_port: u16,
+}
+
+impl Site {
+    /// Where a crawl begins.
+    pub(super) fn start_url(&self) -> String {
+        format!("http://www.shop.test:{}/", self.port)
+    }
+}
+
+/// Starts the site on a free port of loopback.
+pub(super) async fn start() -> io::Result<Site> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let closed = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let site = Site { port: listener.local_addr()?.port(), closed_port: closed.local_addr()?.port() };
+    drop(closed);
+    let (port, closed_port) = (site.port, site.closed_port);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(serve(socket, port, closed_port));
+        }
+    });
+    Ok(site)
+}
+
+/// One request a connection.
+async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match socket.read_buf(&mut head).await {
+            Ok(read) if read > 0 => {}
+            _ => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
+    let host = head.lines().find_map(|l| l.strip_prefix("host: ")).unwrap_or("");
+    let name = host.split(':').next().unwrap_or(host);
+    if path == "/hang" {
+        // Longer than the proxy waits; it closes the connection, which ends the read.
+        let _ = socket.read_u8().await;
+        return;
+    }
+    let _ = socket.write_all(&answer(name, &path, port, closed_port)).await;
+}
+
+fn answer(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> {
+    match (host, path) {
+        ("broken.shop.test", "/garbage") => b"once upon a time\r\n\r\n".to_vec(),
+        ("broken.shop.test", "/cut") => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
+        ("files.shop.test", "/catalogue.pdf") => reply("200 OK", "application/pdf", &"%".repeat(100_000)),
+        ("files.shop.test", "/price-list.pdf") => reply("200 OK", "application/pdf", "%PDF-1.7"),
+        ("files.shop.test", "/film") => reply("200 OK", "Video/MP4; codecs=avc1", "a film"),
+        ("blog.shop.test", "/gone") => reply("404 Not Found", "text/html", "<p>nothing here</p>"),
+        _ => reply("200 OK", "text/html; charset=utf-8", &page(host, path, port, closed_port)),
+    }
+}
+
+fn reply(status: &str, content_type: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+/// A page is a list of links; `:P` stands for the site's port, `:X` for the closed one.
+fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
+    let links: &[&str] = match (host, path) {
+        ("www.shop.test", "/") => &[
+            "/products/chair",
+            "/products/table",
+            "/cart",
+            "/checkout/pay",
+            "/products/chair?sid=4711",
+            "/old/lamp",
+            "/a/%2e%2e/products/sofa",
+            "/%63art",
+            "http://blog.shop.test:P/",
+            "http://events.shop.test:P/?month=1",
+            "http://files.shop.test:P/",
+            "http://broken.shop.test:P/",
+            "http://elsewhere.test:P/",
+            "https://www.shop.test/account",
+            "http://user:secret@www.shop.test:P/",
+        ],
+        ("www.shop.test", "/products/chair") => &["/", "/products/table", "/products/sofa"],
+        ("blog.shop.test", "/") => &["/first-post", "/gone", "http://WWW.SHOP.TEST:P/products/sofa"],
+        ("files.shop.test", "/") => &["/price-list.pdf", "/catalogue.pdf", "/film"],
+        ("broken.shop.test", "/") => &[
+            "/garbage",
+            "/hang",
+            "/cut",
+            "http://www.shop.test:X/",
+            "http://www.shop.test:25/",
+            "http://nowhere.shop.test:P/",
+            "http://2130706433:P/",
+            "http://metadata.shop.test:P/latest/",
+        ],
+        _ => &[],
+    };
+    let next_month = path.strip_prefix("/?month=").and_then(|m| m.parse::<u32>().ok()).map(|m| m + 1);
+    let mut html = String::from("<!doctype html><title>shop</title>");
+    for link in links {
+        let link = link.replace(":P", &format!(":{port}")).replace(":X", &format!(":{closed_port}"));
+        html.push_str(&format!("<a href=\"{link}\">x</a>\n"));
+    }
+    if let Some(month) = next_month {
+        html.push_str(&format!("<a href=\"/?month={month}\">next month</a>\n"));
+    }
+    html
+}

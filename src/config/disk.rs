@@ -1,0 +1,56 @@
+//! Policy files on the disk. `policy` itself opens no file; this is what it is handed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::policy::source::{FileError, Files};
+
+/// Files below the directory of one policy.
+///
+/// Symbolic links are followed as long as they stay inside it, as in a mounted Kubernetes ConfigMap. The policy itself
+/// may be a link to anywhere: the operator named it.
+#[derive(Clone, Debug)]
+pub struct PolicyFiles {
+    policy: PathBuf,
+    /// The real directory; none if it does not exist, in which case nothing else does.
+    root: Option<PathBuf>,
+}
+
+impl PolicyFiles {
+    /// The files that a policy at this path, a file or a directory, may name.
+    pub fn of(policy: &Path) -> Self {
+        let directory = if policy.is_dir() { Some(policy) } else { policy.parent() };
+        let directory = directory.map(|d| if d.as_os_str().is_empty() { Path::new(".") } else { d });
+        Self { policy: policy.to_owned(), root: directory.and_then(|d| d.canonicalize().ok()) }
+    }
+
+    fn stays_inside(&self, path: &Path) -> Result<(), FileError> {
+        let real = path.canonicalize().map_err(told)?;
+        let inside = path == self.policy || self.root.as_ref().is_some_and(|root| real.starts_with(root));
+        let leaves = || FileError::Other("a symbolic link leads out of the policy's directory".into());
+        if inside { Ok(()) } else { Err(leaves()) }
+    }
+}
+
+impl Files for PolicyFiles {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        let path = Path::new(path);
+        self.stays_inside(path)?;
+        fs::read(path).map_err(told)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        let entries = fs::read_dir(directory).map_err(told)?;
+        let files = entries.filter_map(Result::ok).filter(|entry| entry.path().is_file());
+        Ok(files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+    }
+}
+
+fn told(error: io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound,
+        io::ErrorKind::NotADirectory => FileError::NotADirectory,
+        _ => FileError::Other(error.to_string()),
+    }
+}

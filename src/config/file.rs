@@ -1,0 +1,221 @@
+//! The configuration file, near its text: every key of `config/crawlgate.yaml` that this version knows, typed and
+//! checked one by one, with the defaults of the contract where the file says nothing.
+//!
+//! Paths are as written and nothing outside the text was looked at; `load` makes [`super::Settings`] of it.
+
+mod egress;
+mod environment;
+mod later;
+mod limits;
+mod logs;
+mod value;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+use crate::vocab::profile::Profile;
+use crate::yaml::read::{self, MapReader};
+use crate::yaml::{Node, parse};
+
+use super::settings::{Egress, Limits, ProfileChoice, Settings, Timeouts, Workers};
+pub use environment::Variables;
+pub use logs::LogsText;
+
+/// What a configuration file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigFile {
+    /// `listen`.
+    pub listen: Vec<SocketAddr>,
+    /// `admin.listen`.
+    pub admin_listen: SocketAddr,
+    /// `admin.token_file`, as written.
+    pub token_file: Option<String>,
+    /// `policy.path`, as written, and where; `None` if the file does not name one.
+    pub policy_path: Option<(String, Place)>,
+    /// `policy.watch`.
+    pub policy_watch: bool,
+    /// `profile`.
+    pub profile: ProfileChoice,
+    /// `egress`.
+    pub egress: Egress,
+    /// `limits`.
+    pub limits: Limits,
+    /// `timeouts`.
+    pub timeouts: Timeouts,
+    /// `runtime.workers`.
+    pub workers: Workers,
+    /// `logs`.
+    pub logs: LogsText,
+}
+
+impl Default for ConfigFile {
+    /// A file that says nothing.
+    fn default() -> Self {
+        let settings = Settings::default();
+        Self {
+            listen: settings.listen,
+            admin_listen: settings.admin.listen,
+            token_file: None,
+            policy_path: None,
+            policy_watch: settings.policy.watch,
+            profile: settings.profile,
+            egress: settings.egress,
+            limits: settings.limits,
+            timeouts: settings.timeouts,
+            workers: settings.workers,
+            logs: LogsText::default(),
+        }
+    }
+}
+
+impl ConfigFile {
+    /// Reads a file's text. Where it has a mistake the default stands, and the mistake is among the problems:
+    /// what comes out is fit to run only if there are no errors.
+    pub fn read(file: &Arc<str>, text: &str, variables: Variables<'_>, problems: &mut Problems) -> Self {
+        let mut config = Self::default();
+        if let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) {
+            environment::substitute_all(&mut tree, variables, problems);
+            config.read_tree(&tree, problems);
+        }
+        config
+    }
+
+    fn read_tree(&mut self, tree: &Node, problems: &mut Problems) {
+        let Some(mut map) = MapReader::open(tree, "the configuration", problems) else { return };
+        if let Some(node) = map.take("listen") {
+            self.read_listen(node, problems);
+        }
+        if let Some(group) = open(&mut map, "admin", problems) {
+            self.read_admin(group, problems);
+        }
+        if let Some(group) = open(&mut map, "policy", problems) {
+            self.read_policy(group, problems);
+        }
+        let profile = map.take("profile").and_then(|node| profile(node, problems));
+        set(&mut self.profile, profile);
+        if let Some(group) = open(&mut map, "egress", problems) {
+            egress::read(&mut self.egress, group, problems);
+        }
+        if let Some(group) = open(&mut map, "limits", problems) {
+            limits::read_limits(&mut self.limits, group, problems);
+        }
+        if let Some(group) = open(&mut map, "timeouts", problems) {
+            limits::read_timeouts(&mut self.timeouts, group, problems);
+        }
+        if let Some(group) = open(&mut map, "runtime", problems) {
+            self.read_runtime(group, problems);
+        }
+        if let Some(group) = open(&mut map, "logs", problems) {
+            logs::read(&mut self.logs, group, problems);
+        }
+        later::check(&mut map, "", problems);
+        map.finish(problems);
+    }
+
+    fn read_listen(&mut self, node: &Node, problems: &mut Problems) {
+        let items = read::one_or_many(node);
+        if items.is_empty() {
+            problems.push(Problem::error(&node.place, "`listen` needs at least one address"));
+        }
+        let mut listen: Vec<SocketAddr> = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(address) = listener(item, problems) else { continue };
+            if listen.contains(&address) && address.port() != 0 {
+                problems.push(read::wrong_type(item, "the address stands twice in `listen`"));
+            }
+            listen.push(address);
+        }
+        if !listen.is_empty() {
+            self.listen = listen;
+        }
+    }
+
+    fn read_admin(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
+        let listen = map.take("listen").and_then(|node| checked(node, value::socket, problems));
+        if let (Some(address), Some(node)) = (listen, map.take("listen"))
+            && address.port() != 0
+            && self.listen.contains(&address)
+        {
+            problems.push(read::wrong_type(
+                node,
+                "crawlers connect to this address: the admin listener needs another",
+            ));
+        }
+        set(&mut self.admin_listen, listen);
+        let token_file = map.take("token_file").and_then(|node| read::spelling(node, problems));
+        self.token_file = token_file.filter(|path| *path != "none").map(Into::into);
+        map.finish(problems);
+    }
+
+    fn read_policy(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
+        if let Some(node) = map.take("path")
+            && let Some(path) = read::spelling(node, problems)
+        {
+            self.policy_path = Some((path.to_owned(), node.place.clone()));
+        }
+        let watch = map.take("watch").and_then(|node| read::boolean(node, problems));
+        set(&mut self.policy_watch, watch);
+        later::check(&mut map, "policy", problems);
+        map.finish(problems);
+    }
+
+    fn read_runtime(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
+        let workers = map.take("workers").and_then(|node| match node.spelling() {
+            Some("auto") => Some(Workers::Auto),
+            Some(_) | None => {
+                let count = read::integer(node, 1..=1_024, problems)?;
+                usize::try_from(count).ok().map(Workers::Count)
+            }
+        });
+        set(&mut self.workers, workers);
+        map.finish(problems);
+    }
+}
+
+/// Opens a group of keys; a group with nothing in it says nothing.
+fn open<'n>(map: &mut MapReader<'n>, key: &'static str, problems: &mut Problems) -> Option<MapReader<'n>> {
+    let node = map.take(key).filter(|node| !node.is_null())?;
+    MapReader::open(node, &format!("`{key}`"), problems)
+}
+
+/// Replaces a default by what was read.
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}
+
+/// A scalar that is more than a word or a number.
+fn checked<T>(node: &Node, read: impl Fn(&str) -> Result<T, String>, problems: &mut Problems) -> Option<T> {
+    let text = read::spelling(node, problems)?;
+    match read(text) {
+        Ok(value) => Some(value),
+        Err(mistake) => {
+            problems.push(read::wrong_type(node, &mistake));
+            None
+        }
+    }
+}
+
+fn listener(node: &Node, problems: &mut Problems) -> Option<SocketAddr> {
+    if node.spelling().is_some() || node.is_null() {
+        return checked(node, value::socket, problems);
+    }
+    let mut map = MapReader::open(node, "a listener", problems)?;
+    let address = map.require("addr", problems).and_then(|node| checked(node, value::socket, problems));
+    later::check(&mut map, "listen", problems);
+    map.finish(problems);
+    address
+}
+
+fn profile(node: &Node, problems: &mut Problems) -> Option<ProfileChoice> {
+    let mut words = vec!["by-user-agent"];
+    words.extend(Profile::ALL.map(Profile::as_str));
+    let choice = |word: &str| match word {
+        "by-user-agent" => Some(ProfileChoice::ByUserAgent),
+        _ => Profile::from_word(word).map(ProfileChoice::One),
+    };
+    read::word(node, &words, choice, problems)
+}

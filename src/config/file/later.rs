@@ -1,0 +1,154 @@
+//! Keys of the contract whose effect this version does not have yet.
+//!
+//! They may stand in a file with their default, which is what this version does anyway. Any other value is an
+//! error: a setting that silently does nothing is worse than none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::vocab::problem::Problem;
+use crate::vocab::problems::Problems;
+use crate::vocab::units;
+use crate::yaml::read::{self, MapReader};
+use crate::yaml::{Node, Value, parse};
+
+/// Stands for "no value": the key is an alternative to others.
+const ABSENT: &str = "(absent)";
+/// Stands for "any value": the key belongs to something that does nothing yet.
+const ANY: &str = "(any)";
+
+/// Group, key, and the value that it may have.
+const LATER: [(&str, &str, &str); 24] = [
+    ("", "crawlers", "[]"),
+    ("", "anonymous", "allow"),
+    ("", "tls", TLS),
+    ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
+    ("", "telemetry", "{metrics: full, otlp: none}"),
+    ("listen", "crawler", ABSENT),
+    ("listen", "tls", ABSENT),
+    ("listen", "proxy_protocol", ABSENT),
+    ("policy", "shadow", "none"),
+    ("policy", "url", ABSENT),
+    ("policy", "poll", ABSENT),
+    ("policy", "verify_key", ABSENT),
+    ("egress", "connect_ports", "[443, 80]"),
+    ("egress", "tls_ports", "[443]"),
+    ("egress", "parents", "{}"),
+    ("limits", "queue_per_host", "1000"),
+    ("limits", "queue", "10000"),
+    ("limits", "max_hold", "60s"),
+    ("limits", "tunnels_per_host", "32"),
+    ("timeouts", "tls", "10s"),
+    ("timeouts", "tunnel_idle", "5m"),
+    ("timeouts", "tunnel", "1h"),
+    ("logs", "format", "json"),
+    ("logs", "rotate", "{size: 256MiB, keep: 8}"),
+];
+
+const TLS: &str = "{intercept: false, intercept_to_reject: true, \
+                   ca: {cert: ../certs/ca.pem, key: ../certs/ca.key, create: true}, \
+                   bundle: ../certs/bundle.pem, verify_upstream: true, roots: native, extra_roots: [], \
+                   leaf_cache: 10000, mints_per_client: 200/s}";
+
+/// Reports the keys of a group that are not built yet and do not have their default.
+pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problems) {
+    for (_, key, default) in LATER.iter().filter(|(g, ..)| *g == group) {
+        if let Some(node) = map.take(key) {
+            let path = if group.is_empty() { (*key).to_owned() } else { format!("{group}.{key}") };
+            compare(node, &tree(default), &path, problems);
+        }
+    }
+}
+
+/// The tree of a value of the table; a test makes sure that each has one.
+fn tree(text: &str) -> Node {
+    let file: Arc<str> = Arc::from("");
+    let nothing = || Node { place: (&file).into(), value: Value::Null };
+    parse(&file, text, &mut Problems::new()).unwrap_or_else(nothing)
+}
+
+fn compare(node: &Node, default: &Node, path: &str, problems: &mut Problems) {
+    if default.spelling() == Some(ANY) {
+        return;
+    }
+    if let (Value::Mapping(given), Value::Mapping(known)) = (&node.value, &default.value)
+        && !known.is_empty()
+    {
+        let names: Vec<&str> = known.iter().map(|e| &*e.key.text).collect();
+        for entry in given {
+            match default.get(&entry.key.text) {
+                Some(default) => {
+                    compare(&entry.value, default, &format!("{path}.{}", entry.key.text), problems);
+                }
+                None => problems.push(read::unknown_key(&entry.key, &names)),
+            }
+        }
+        return;
+    }
+    if !same(node, default) {
+        problems.push(not_yet(node, default, path));
+    }
+}
+
+fn not_yet(node: &Node, default: &Node, path: &str) -> Problem {
+    let problem = Problem::error(&node.place, format!("`{path}` is not in this version"));
+    // The value of a key that cannot be set at all may be a secret.
+    match default.spelling() {
+        Some(ABSENT) => problem.help("leave it out"),
+        Some(word) => problem.found(node.shown()).help(format!("leave it at `{word}`")),
+        None => problem.help("leave it out"),
+    }
+}
+
+/// Whether two values mean the same: `1m` and `60s` do, and the order of a list does not matter here.
+fn same(node: &Node, default: &Node) -> bool {
+    match (&node.value, &default.value) {
+        (Value::Sequence(a), Value::Sequence(b)) => spellings(a) == spellings(b),
+        (Value::Mapping(a), Value::Mapping(b)) => a.is_empty() && b.is_empty(),
+        _ => match (node.spelling(), default.spelling()) {
+            (Some(a), Some(b)) => same_text(a, b),
+            _ => false,
+        },
+    }
+}
+
+fn spellings(items: &[Node]) -> BTreeSet<&str> {
+    items.iter().map(Node::shown).collect()
+}
+
+fn same_text(a: &str, b: &str) -> bool {
+    let as_duration = units::duration(a).is_some_and(|d| units::duration(b) == Some(d));
+    let as_size = units::size(a).is_some_and(|s| units::size(b) == Some(s));
+    a == b || as_duration || as_size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_yaml() {
+        for (_, key, default) in LATER {
+            let mut problems = Problems::new();
+            assert!(parse(&"table".into(), default, &mut problems).is_some(), "{key}");
+            assert!(problems.is_empty(), "{key}");
+        }
+    }
+
+    #[test]
+    fn equal_values_may_be_written_differently() {
+        for (a, b, equal) in [
+            ("60s", "1m", true),
+            ("256MiB", "262144KiB", true),
+            ("[80, 443]", "[443, 80]", true),
+            ("[80]", "[443, 80]", false),
+            ("{}", "{}", true),
+            ("{a: b}", "{}", false),
+            ("none", "none", true),
+            ("60s", "60", false),
+            ("~", "none", false),
+        ] {
+            assert_eq!(same(&tree(a), &tree(b)), equal, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! From where the policy is to the policy: reads its files, compiles it, runs its cases.
+
+use crate::gate::trial::{Failure, run_case};
+use crate::policy::Policy;
+use crate::policy::cases::{Case, Mismatch};
+use crate::policy::compile::{self, Compiled};
+use crate::vocab::problem::Problem;
+
+use super::disk::PolicyFiles;
+use super::settings::PolicyOrigin;
+
+/// Reads and compiles a policy.
+///
+/// # Errors
+/// Everything that is wrong with it, warnings included.
+pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
+    match origin {
+        PolicyOrigin::BuiltIn => compile::builtin(),
+        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy()),
+    }
+}
+
+/// Opens a policy to run under: its cases must pass too.
+///
+/// # Errors
+/// As [`open`], and each failing case.
+pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
+    let mut compiled = open(origin)?;
+    let failures = failing_cases(&compiled.policy, &compiled.cases);
+    if failures.is_empty() {
+        return Ok(compiled);
+    }
+    compiled.problems.extend(failures);
+    Err(compiled.problems)
+}
+
+/// Each failing case as an error at its place.
+pub fn failing_cases(policy: &Policy, cases: &[Case]) -> Vec<Problem> {
+    let failures = cases.iter().filter_map(|case| run_case(policy, case).err());
+    failures.map(|failure| problem(&failure)).collect()
+}
+
+fn problem(failure: &Failure<'_>) -> Problem {
+    let differences: Vec<String> = failure.mismatches.iter().map(difference).collect();
+    let message = format!("the case of {} fails: {}", failure.case.facts.url(), differences.join(", "));
+    Problem::error(&failure.case.place, message)
+}
+
+/// `rule: expected no-cgi, found none`.
+pub fn difference(mismatch: &Mismatch) -> String {
+    format!("{}: expected {}, found {}", mismatch.key, mismatch.expected, mismatch.found)
+}

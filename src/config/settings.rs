@@ -1,0 +1,230 @@
+//! Settings, ready to run: every value typed, checked and with its default; every path resolved.
+//!
+//! These are plain values for whoever starts the parts of crawlgate. Where they come from is `load`'s business,
+//! what they look like in a file is `file`'s. [`Default`] is the contract: what holds without a file.
+
+mod egress;
+mod limits;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::vocab::profile::Profile;
+
+pub use egress::{AllowPrivate, Egress, PortRange, Ports, Resolver};
+pub use limits::{Limits, Timeouts};
+
+/// All settings of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where crawlers connect.
+    pub listen: Vec<SocketAddr>,
+    /// The admin listener.
+    pub admin: Admin,
+    /// Where the policy is.
+    pub policy: PolicySettings,
+    /// Which profile answers.
+    pub profile: ProfileChoice,
+    /// Where requests may go.
+    pub egress: Egress,
+    /// Sizes and counts.
+    pub limits: Limits,
+    /// Durations.
+    pub timeouts: Timeouts,
+    /// How many threads work.
+    pub workers: Workers,
+    /// The decision log.
+    pub logs: Logs,
+}
+
+/// The admin listener: metrics, health and the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Its address.
+    pub listen: SocketAddr,
+    /// The file with its token; off loopback there must be one.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Where the policy is, and whether it is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// The policy to run under.
+    pub origin: PolicyOrigin,
+    /// Whether a change of its files reloads it.
+    pub watch: bool,
+}
+
+/// The policy to run under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyOrigin {
+    /// A file, or a directory that makes one document.
+    Path(PathBuf),
+    /// The policy inside the binary: allow, robots, politeness.
+    BuiltIn,
+}
+
+/// How a crawler's profile is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileChoice {
+    /// From each request's `User-Agent`.
+    ByUserAgent,
+    /// One for all.
+    One(Profile),
+}
+
+impl ProfileChoice {
+    /// The profile for a request with this `User-Agent` (empty if it has none).
+    pub fn of(self, agent: &[u8]) -> Profile {
+        match self {
+            Self::ByUserAgent => Profile::from_user_agent(agent),
+            Self::One(profile) => profile,
+        }
+    }
+}
+
+/// How many threads work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each core.
+    Auto,
+    /// So many, at least 1; with 1 everything runs on one thread.
+    Count(usize),
+}
+
+/// The decision log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logs {
+    /// Where its lines go.
+    pub decisions: LogTarget,
+    /// The share of allowed requests that is logged, 0 to 1; refusals always are.
+    pub allows: f64,
+    /// What happens when the log cannot keep up.
+    pub on_full: OnFull,
+    /// Whether queries are left out of logged URLs.
+    pub redact_query: bool,
+}
+
+/// Where the decision log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// Nowhere.
+    Nowhere,
+    /// This file, appended to.
+    File(PathBuf),
+}
+
+/// What happens when the decision log cannot keep up or its disk is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// The line is dropped and counted.
+    Drop,
+    /// The request waits.
+    Wait,
+}
+
+impl OnFull {
+    /// Every choice, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::Drop, Self::Wait];
+
+    /// The word of the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+impl Default for Settings {
+    /// What holds without a file.
+    ///
+    /// Loopback only, since a proxy that anybody can reach is an open relay; the policy is the built-in one, since
+    /// only `load` knows whether there is a file.
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::new(LOOPBACK, 3128)],
+            admin: Admin::default(),
+            policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true },
+            profile: ProfileChoice::ByUserAgent,
+            egress: Egress::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            workers: Workers::Auto,
+            logs: Logs::default(),
+        }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: SocketAddr::new(LOOPBACK, 3129), token_file: None }
+    }
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self { decisions: LogTarget::Stderr, allows: 1.0, on_full: OnFull::Drop, redact_query: false }
+    }
+}
+
+impl Settings {
+    /// Why `run` would refuse these settings although each of them is well-formed; empty if it would not.
+    ///
+    /// A proxy listener off loopback needs something that says who may use it, and this version has neither
+    /// `crawlers` with sources nor `anonymous: deny`.
+    pub fn dangers(&self) -> Vec<String> {
+        let relays = self.listen.iter().filter(|a| !a.ip().to_canonical().is_loopback());
+        let mut dangers: Vec<String> = relays.map(open_relay).collect();
+        if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
+            dangers.push(open_admin(&self.admin.listen));
+        }
+        dangers
+    }
+}
+
+fn open_relay(listen: &SocketAddr) -> String {
+    format!(
+        "listening on {listen} would make an open relay: anybody who reaches it could fetch through it. \
+         Listen on loopback (127.0.0.1:{port} or [::1]:{port}) and let other machines come through something \
+         that knows them, such as an SSH tunnel or a firewalled forward",
+        port = listen.port()
+    )
+}
+
+fn open_admin(listen: &SocketAddr) -> String {
+    format!(
+        "the admin listener {listen} is off loopback and has no token: write a secret to a file and name it in \
+         admin.token_file, or listen on 127.0.0.1:{}",
+        listen.port()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_the_only_safe_place_without_names_and_tokens() {
+        let dangers = |listen: &str, admin: &str, token: Option<&str>| {
+            let settings = Settings {
+                listen: vec![listen.parse().unwrap()],
+                admin: Admin { listen: admin.parse().unwrap(), token_file: token.map(Into::into) },
+                ..Settings::default()
+            };
+            settings.dangers().len()
+        };
+        assert_eq!(Settings::default().dangers(), Vec::<String>::new());
+        assert_eq!(dangers("[::1]:1", "127.9.9.9:2", None), 0);
+        assert_eq!(dangers("[::ffff:127.0.0.1]:1", "[::1]:2", None), 0);
+        assert_eq!(dangers("0.0.0.0:1", "127.0.0.1:2", None), 1);
+        assert_eq!(dangers("[::]:1", "10.0.0.1:2", None), 2);
+        assert_eq!(dangers("127.0.0.1:1", "10.0.0.1:2", Some("token")), 0);
+    }
+}

@@ -1,0 +1,74 @@
+//! A trial: what a policy says of facts that were written down instead of met on a socket, and how the refusal would
+//! be answered. For cases, `decide` and `explain`; requests go through [`super::request`].
+
+use crate::policy::Policy;
+use crate::policy::cases::{Answer, Case, CaseFacts, Mismatch};
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::options::schema;
+use crate::policy::trail::Trail;
+use crate::vocab::profile::{Conditional, Profile, Wire};
+
+use super::refusal::Refusal;
+
+/// Facts, judged as far as they reach.
+#[derive(Debug)]
+pub struct Trial<'p> {
+    /// The policy that judged.
+    pub policy: &'p Policy,
+    /// What its rules did.
+    pub trail: Trail,
+    /// What it decided.
+    pub decision: Decision,
+    /// The refusal; none if the request would pass, which an undecided tunnel may (`tunnel_undecided: allow`).
+    pub refusal: Option<Refusal>,
+    /// The profile that answers.
+    pub profile: Profile,
+}
+
+impl<'p> Trial<'p> {
+    /// Judges facts.
+    pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
+        let (trail, decision) = policy.decide(&facts.facts());
+        let passes = decision.verdict == Verdict::Undecided
+            && trail.word(policy, schema::TUNNEL_UNDECIDED) == Some("allow");
+        let refusal = if passes { None } else { Refusal::by_policy(policy, &trail, &decision) };
+        Self { policy, trail, decision, refusal, profile }
+    }
+
+    /// The id of the rule that decided.
+    pub fn rule(&self) -> Option<&'p str> {
+        match self.decision.cause {
+            Cause::Rule(rule) => self.policy.rule_id(rule),
+            Cause::Default => None,
+        }
+    }
+
+    /// How the refusal would be answered to a request without validators.
+    pub fn answer(&self) -> Answer {
+        let Some(refusal) = &self.refusal else { return Answer::default() };
+        let status = match refusal.wire(self.profile, Conditional::No) {
+            Wire::Status(status) => Some(status),
+            Wire::Close => None,
+        };
+        Answer { status, code: refusal.code.or(refusal.reason.row().code), intent: refusal.intent() }
+    }
+}
+
+/// A case that does not come out as it says.
+#[derive(Debug)]
+pub struct Failure<'c> {
+    /// The case.
+    pub case: &'c Case,
+    /// In what it differs; never empty.
+    pub mismatches: Vec<Mismatch>,
+}
+
+/// Runs a case.
+///
+/// # Errors
+/// In what the decision is not what the case expects.
+pub fn run_case<'c>(policy: &Policy, case: &'c Case) -> Result<(), Failure<'c>> {
+    let trial = Trial::new(policy, &case.facts, case.profile);
+    let mismatches = case.mismatches(policy, &trial.trail, &trial.decision, &trial.answer());
+    if mismatches.is_empty() { Ok(()) } else { Err(Failure { case, mismatches }) }
+}

@@ -1,0 +1,94 @@
+//! From the source of a policy to the policy, with all problems in one run.
+//!
+//! What is checked here is meaning: ids, stages, patterns, lists, and whether this version can do what is asked. A
+//! [`Policy`] is made nowhere else, so whoever holds one holds one without errors.
+
+mod canonical;
+mod checks;
+mod condition;
+mod drafts;
+mod escape;
+mod lists;
+mod options;
+mod regex;
+mod rules;
+mod stages;
+
+use crate::vocab::problem::Problem;
+use crate::vocab::problems::Problems;
+
+use super::Policy;
+use super::cases::Case;
+use super::rule::StageSet;
+use super::source::tree::Source;
+use super::source::{self, Files, MemoryFiles};
+use drafts::Drafts;
+use lists::Lists;
+use options::Options;
+
+/// A policy that can be used, and what came with it.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The policy.
+    pub policy: Policy,
+    /// Its cases, not yet run.
+    pub cases: Vec<Case>,
+    /// Warnings and advice, in the order of the text.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads and compiles the policy at a path: a file, or a directory of `*.yaml` files.
+///
+/// # Errors
+/// Everything that is wrong, warnings included, in the order of the text; at least one of it an error.
+pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
+    let mut problems = Problems::new();
+    match source::read(files, path, &mut problems) {
+        Some(source) => compile(&source, problems),
+        None => Err(problems.into_vec()),
+    }
+}
+
+/// The policy that is used where there is no policy file at all: everything may be fetched.
+///
+/// # Errors
+/// As [`load`]; only a mistake in this program could lead to one.
+pub fn builtin() -> Result<Compiled, Vec<Problem>> {
+    let text = "policy: 1\nname: builtin\noptions: { disposition: allow }\n";
+    load(&MemoryFiles::new().with("builtin", text), "builtin")
+}
+
+/// Compiles a policy; `problems` are those found when it was read.
+///
+/// # Errors
+/// As [`load`].
+pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
+    let mut lists = Lists::compile(&source.lists, &mut problems);
+    let mut options = Options::of_document(source, &mut problems);
+    let drafts = Drafts::of(source, &mut lists, &mut problems);
+    let placings = stages::place(&drafts, &mut problems);
+    let rules = rules::rules(&drafts, &placings, &mut options, &mut problems);
+    options.report(&mut problems);
+    // Of a policy that is refused, the condition that names a list may be what is wrong.
+    if !problems.has_errors() {
+        lists.unused(&source.lists, &mut problems);
+    }
+    checks::ids(&drafts, &mut problems);
+    checks::read_from_headers(&drafts, &mut problems);
+    let mut stages = StageSet::default();
+    rules.iter().for_each(|rule| stages.unite(rule.active));
+    let policy = Policy {
+        name: source.name.clone(),
+        revision: source.revision.clone(),
+        disabled: drafts.disabled,
+        options: options.into_table(&rules),
+        rules,
+        lists: lists.into_lists(),
+        stages,
+    };
+    checks::late_allows(&policy, &drafts, &mut problems);
+    checks::cases(&policy, &source.cases, &mut problems);
+    let refused = problems.has_errors();
+    let problems = problems.into_vec();
+    if refused { Err(problems) } else { Ok(Compiled { policy, cases: source.cases.clone(), problems }) }
+}

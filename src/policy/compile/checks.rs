@@ -1,0 +1,160 @@
+//! Checks of whole rules and of the policy as a whole (policy.md section 9).
+
+use std::collections::HashMap;
+
+use crate::policy::Policy;
+use crate::policy::cases::{Case, ExpectedVerdict};
+use crate::policy::decide::Verdict;
+use crate::policy::field::Field;
+use crate::policy::options::{Value, schema};
+use crate::policy::rule::{Mode, PolicyStage, Rule, RuleBody, Sense};
+use crate::policy::source::tree::{SourceBody, SourceFilter};
+use crate::vocab::disposition::Disposition;
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+use crate::vocab::stage::Stage;
+
+use super::drafts::{Drafts, condition_of};
+
+/// Ids are unique; a rule without one is known by its position, which changes whenever rules move.
+pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
+    let mut seen: HashMap<&str, &Place> = HashMap::new();
+    let mut nameless: Vec<&Place> = Vec::new();
+    for draft in &drafts.all {
+        let rule = draft.source;
+        let place = rule.id.as_ref().map_or(&rule.place, |id| &id.place);
+        if rule.id.is_none() {
+            nameless.push(place);
+        }
+        if let Some(first) = seen.insert(rule.name().as_str(), place) {
+            let message = format!("this id is taken: another rule has it at {first}");
+            let problem = Problem::error(place, message).found(rule.name().as_str());
+            problems.push(problem.in_rule(Some(rule.name())));
+        }
+    }
+    // Of a policy that is refused the ids may be what is wrong.
+    if let Some(first) = nameless.first().filter(|_| !problems.has_errors()) {
+        let message = match nameless.len() {
+            1 => "a rule without an id: its name in headers, logs and metrics is its position".into(),
+            n => format!(
+                "{n} rules without an id: their names in headers, logs and metrics are their positions"
+            ),
+        };
+        problems.push(Problem::advice(first, message).help("write `id: a-name`"));
+    }
+}
+
+/// Fields that documents and robots.txt have a part in are read from response headers alone, until they are read.
+pub(super) fn read_from_headers(drafts: &Drafts<'_>, problems: &mut Problems) {
+    let mut seen: Vec<&str> = Vec::new();
+    for draft in &drafts.all {
+        let Some(condition) = condition_of(draft.source) else { continue };
+        condition.each_atom(&mut |atom| {
+            let Some(header) = atom.field.as_ref().and_then(only_header) else { return };
+            if !seen.contains(&header) {
+                seen.push(header);
+                let message =
+                    format!("`{}` is read only from the header `{header}` in this version", atom.word);
+                problems.push(Problem::warning(&atom.place, message).in_rule(Some(draft.source.name())));
+            }
+        });
+    }
+}
+
+fn only_header(field: &Field) -> Option<&'static str> {
+    if let Field::Usage(_) = field {
+        return Some("Content-Usage");
+    }
+    if *field == Field::MetaRobots {
+        return Some("X-Robots-Tag");
+    }
+    (*field == Field::Canonical).then_some("Link")
+}
+
+/// `require` filters where its condition does not hold, also because nobody knows the fact.
+pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
+    if filter.sense != Sense::Require {
+        return;
+    }
+    let mut found = Vec::new();
+    filter.condition.each_atom(&mut |atom| {
+        if matches!(atom.field, Some(Field::Depth | Field::Referer | Field::Dest)) {
+            found.push(atom);
+        }
+    });
+    for atom in found {
+        let message = format!("`require` on `{}` filters every request that does not tell it", atom.word);
+        let problem = Problem::warning(&atom.place, message).found(&*atom.word);
+        problems.push(problem.help("write `forbid` with what is not wanted"));
+    }
+}
+
+/// A rule that allows at a later stage what the default has already refused: the natural but wrong way to write
+/// "only PDFs".
+pub(super) fn late_allows(policy: &Policy, drafts: &Drafts<'_>, problems: &mut Problems) {
+    let base = policy.options.entries.first().map(|entry| &entry.base);
+    let Some(Value::Disposition(base)) = base.filter(|_| refuses(base)) else { return };
+    let live = || policy.rules.iter().filter(|rule| rule.mode == Mode::Enforce);
+    if live().any(|rule| rule.stage == PolicyStage::Request && allows(rule)) {
+        return;
+    }
+    for (rule, draft) in policy.rules.iter().zip(&drafts.all) {
+        let late = rule.mode == Mode::Enforce && rule.stage > PolicyStage::Request && allows(rule);
+        let SourceBody::Group(group) = &draft.source.body else { continue };
+        if late {
+            let place = group.then.as_ref().map_or(&draft.source.place, |then| &then.place);
+            let message = format!(
+                "allows in vain: `disposition: {}` has refused every URL at the request stage, and a refusal is final",
+                base.as_str()
+            );
+            let instead =
+                "allow the URLs at the request stage, and `forbid` or `require` by what the response says";
+            let problem = Problem::warning(place, message).help(instead);
+            problems.push(problem.in_rule(Some(&rule.id)));
+        }
+    }
+}
+
+fn refuses(base: Option<&Value>) -> bool {
+    matches!(base, Some(Value::Disposition(base)) if base.rejects())
+}
+
+fn allows(rule: &Rule) -> bool {
+    let RuleBody::Group(group) = &rule.body else { return false };
+    let allow = Value::Disposition(Disposition::Allow);
+    group.assign.iter().any(|a| a.slot == schema::DISPOSITION && a.value == allow)
+}
+
+/// Cases name rules that exist, and give a status where it can count.
+pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
+    let ids = || policy.rules.iter().map(|rule| rule.id.as_str());
+    for case in cases {
+        if let Some(rule) = case.expect.rule.as_deref().filter(|rule| !ids().any(|id| id == *rule)) {
+            problems.push(
+                Problem::error(&case.place, "the case expects a rule that does not exist")
+                    .found(rule)
+                    .near(ids()),
+            );
+        }
+    }
+    // What the policy would say means nothing while it has errors.
+    if problems.has_errors() {
+        return;
+    }
+    for case in cases.iter().filter(|case| is_answer_expected(policy, case)) {
+        let message = "`status` is the origin's, and the case is refused before the origin is asked";
+        let problem = Problem::warning(&case.place, message);
+        problems.push(
+            problem.help("for the status of the answer write `expect: { verdict: reject, status: … }`"),
+        );
+    }
+}
+
+/// Whether the author seems to have meant the status of the answer.
+fn is_answer_expected(policy: &Policy, case: &Case) -> bool {
+    if case.expect.verdict != ExpectedVerdict::Reject || !case.facts.has_only_status() {
+        return false;
+    }
+    let (_, decision) = policy.decide(&case.facts.facts());
+    matches!(decision.verdict, Verdict::Reject(_)) && decision.stage < Stage::Response
+}

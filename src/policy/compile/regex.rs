@@ -1,0 +1,275 @@
+//! Regular expressions and globs: RE2-like, linear in time, bounded in size (policy.md section 3).
+//!
+//! What the language says beyond the library's syntax is done by rewriting the text between parsing and building:
+//! a backslash before punctuation is that character, and a character that canonical URLs escape stands for its escape.
+
+use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::{self, Ast, ClassSet, ClassSetItem};
+
+use crate::policy::pattern::Case;
+
+use super::canonical::Mistake;
+use super::escape::{Region, pattern_for};
+
+/// The most memory that one compiled expression may take, in bytes.
+const SIZE_LIMIT: usize = 2 << 20;
+/// The deepest nesting of an expression.
+const NEST_LIMIT: u32 = 64;
+
+/// What is wrong with an expression, and how many characters from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PatternMistake {
+    pub(super) mistake: Mistake,
+    pub(super) at: Option<usize>,
+}
+
+/// Compiles a regular expression that a policy gives, not anchored.
+pub(super) fn compile(pattern: &str, region: Option<Region>, case: Case) -> Result<Regex, PatternMistake> {
+    let tree = parse(pattern)?;
+    let mut rewriting = Rewriting { region, edits: Vec::new() };
+    rewriting.visit(&tree);
+    let rewritten = rewriting.apply(pattern);
+    build(&rewritten, case).map_err(|mistake| {
+        // Only in an expression that stayed as it was does the library's place mean something to its author.
+        let at = (rewritten == pattern).then(|| place_of_meaning(pattern)).flatten();
+        PatternMistake { mistake, at }
+    })
+}
+
+/// Compiles a text that holds expressions of our own making, to be found at one end, both or anywhere.
+pub(super) fn compile_own(pattern: &str, case: Case) -> Result<Regex, Mistake> {
+    build(pattern, case)
+}
+
+/// A glob as an expression: `*` any run, `\*` a star, everything else itself, the whole field.
+pub(super) fn of_glob(glob: &str, mut escaped: impl FnMut(&str) -> String) -> String {
+    let mut pattern = String::from(r"\A(?s:");
+    let mut literal = String::new();
+    let mut rest = glob.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, rest.peek()) {
+            ('\\', Some('*')) => {
+                rest.next();
+                literal.push('*');
+            }
+            ('*', _) => {
+                pattern.push_str(&escaped(&std::mem::take(&mut literal)));
+                pattern.push_str(".*");
+            }
+            _ => literal.push(c),
+        }
+    }
+    pattern.push_str(&escaped(&literal));
+    pattern + r")\z"
+}
+
+fn parse(pattern: &str) -> Result<Ast, PatternMistake> {
+    let parser = ast::parse::ParserBuilder::new().nest_limit(NEST_LIMIT).build().parse(pattern);
+    parser.map_err(|error| PatternMistake {
+        mistake: mistake(error.kind()),
+        at: characters(pattern, error.span().start.offset),
+    })
+}
+
+fn mistake(kind: &ast::ErrorKind) -> Mistake {
+    let message = format!("not a regular expression: {kind}");
+    let unsupported = "is not supported, since matching must take linear time";
+    if *kind == ast::ErrorKind::UnsupportedLookAround {
+        let instead = "write a second condition beside it: `all: [{ path: { regex: … } }, { not: { path: { regex: … } } }]`";
+        return Mistake::with_help(format!("look-around {unsupported}"), instead);
+    }
+    if *kind == ast::ErrorKind::UnsupportedBackreference {
+        let instead = "for segments of a path that repeat write `path: { repeats: \"[3:]\" }`";
+        return Mistake::with_help(format!("a back-reference {unsupported}"), instead);
+    }
+    Mistake::new(message)
+}
+
+fn characters(pattern: &str, offset: usize) -> Option<usize> {
+    pattern.get(..offset).map(|head| head.chars().count())
+}
+
+/// Where the library finds a mistake that is not one of syntax, such as an unknown Unicode class.
+fn place_of_meaning(pattern: &str) -> Option<usize> {
+    match regex_syntax::Parser::new().parse(pattern) {
+        Err(regex_syntax::Error::Translate(error)) => characters(pattern, error.span().start.offset),
+        _ => None,
+    }
+}
+
+fn build(pattern: &str, case: Case) -> Result<Regex, Mistake> {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.size_limit(SIZE_LIMIT).nest_limit(NEST_LIMIT).case_insensitive(case == Case::Ignore);
+    builder.build().map_err(|error| {
+        if let regex::Error::CompiledTooBig(_) = error {
+            let message =
+                format!("the regular expression takes more than {} MiB when compiled", SIZE_LIMIT >> 20);
+            return Mistake::with_help(message, "write smaller repetitions, or a list");
+        }
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or("").trim_start_matches("error: ");
+        Mistake::new(format!("not a regular expression: {last}"))
+    })
+}
+
+/// Collects what to replace: byte ranges of the pattern and their new texts.
+struct Rewriting {
+    region: Option<Region>,
+    edits: Vec<(usize, usize, String)>,
+}
+
+impl Rewriting {
+    fn visit(&mut self, tree: &Ast) {
+        match tree {
+            Ast::Literal(literal) => {
+                if let Some(pattern) = self.pattern(literal.c) {
+                    self.replace(&literal.span, pattern);
+                }
+            }
+            Ast::Assertion(assertion) => self.assertion(assertion),
+            Ast::ClassBracketed(class) => self.class(class),
+            Ast::Repetition(repetition) => self.visit(&repetition.ast),
+            Ast::Group(group) => self.visit(&group.ast),
+            Ast::Alternation(alternation) => alternation.asts.iter().for_each(|part| self.visit(part)),
+            Ast::Concat(concat) => concat.asts.iter().for_each(|part| self.visit(part)),
+            Ast::Empty(_) | Ast::Flags(_) | Ast::Dot(_) | Ast::ClassUnicode(_) | Ast::ClassPerl(_) => {}
+        }
+    }
+
+    fn pattern(&self, c: char) -> Option<String> {
+        self.region.and_then(|region| pattern_for(region, c))
+    }
+
+    fn replace(&mut self, span: &ast::Span, text: String) {
+        self.edits.push((span.start.offset, span.end.offset, text));
+    }
+
+    /// `\<` and `\>` are word boundaries to the library; here they are the characters.
+    fn assertion(&mut self, assertion: &ast::Assertion) {
+        let c = match assertion.kind {
+            ast::AssertionKind::WordBoundaryStartAngle => '<',
+            ast::AssertionKind::WordBoundaryEndAngle => '>',
+            ast::AssertionKind::StartLine
+            | ast::AssertionKind::EndLine
+            | ast::AssertionKind::StartText
+            | ast::AssertionKind::EndText
+            | ast::AssertionKind::WordBoundary
+            | ast::AssertionKind::NotWordBoundary
+            | ast::AssertionKind::WordBoundaryStart
+            | ast::AssertionKind::WordBoundaryEnd
+            | ast::AssertionKind::WordBoundaryStartHalf
+            | ast::AssertionKind::WordBoundaryEndHalf => return,
+        };
+        self.replace(&assertion.span, self.pattern(c).unwrap_or_else(|| c.to_string()));
+    }
+
+    /// `[a<]` is `(?:[a<]|%3[Cc])`. A negated class needs nothing: the characters are not in the text at all.
+    fn class(&mut self, class: &ast::ClassBracketed) {
+        let ClassSet::Item(item) = &class.kind else { return };
+        if class.negated {
+            return;
+        }
+        let mut forms = Vec::new();
+        each_literal(item, &mut |c| forms.extend(self.pattern(c)));
+        if !forms.is_empty() {
+            let (start, end) = (class.span.start.offset, class.span.end.offset);
+            self.edits.push((start, start, "(?:".into()));
+            self.edits.push((end, end, format!("|{})", forms.join("|"))));
+        }
+    }
+
+    /// The pattern with every edit made; they were collected from left to right.
+    fn apply(self, pattern: &str) -> String {
+        let mut out = String::with_capacity(pattern.len());
+        let mut from = 0;
+        for (start, end, text) in self.edits {
+            out.push_str(pattern.get(from..start).unwrap_or(""));
+            out.push_str(&text);
+            from = end;
+        }
+        out.push_str(pattern.get(from..).unwrap_or(""));
+        out
+    }
+}
+
+fn each_literal(item: &ClassSetItem, visit: &mut dyn FnMut(char)) {
+    match item {
+        ClassSetItem::Literal(literal) => visit(literal.c),
+        ClassSetItem::Union(union) => union.items.iter().for_each(|item| each_literal(item, visit)),
+        ClassSetItem::Empty(_)
+        | ClassSetItem::Range(_)
+        | ClassSetItem::Ascii(_)
+        | ClassSetItem::Unicode(_)
+        | ClassSetItem::Perl(_)
+        | ClassSetItem::Bracketed(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(pattern: &str, region: Option<Region>, text: &str) -> bool {
+        compile(pattern, region, Case::Distinguish).unwrap().is_match(text)
+    }
+
+    #[test]
+    fn backslashed_punctuation_is_itself() {
+        for (pattern, text) in
+            [(r"^\<b\>$", "<b>"), (r"a\/b", "a/b"), (r"a\@b\-\!", "a@b-!"), (r"\.\+\?", ".+?")]
+        {
+            assert!(fits(pattern, None, text), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn escaped_characters_stand_for_their_escapes() {
+        let path = Some(Region::Path);
+        for (pattern, text, expected) in [
+            (r"^/a<b$", "/a%3cb", true),
+            (r"^/a\<+b$", "/a%3C%3cb", true),
+            (r"^/[x<y ]+$", "/x%3C%20y", true),
+            (r"^/é$", "/%C3%A9", true),
+            (r"^/é*$", "/%c3%a9%C3%A9", true),
+            (r"^/[^<]+$", "/abc", true),
+            (r"^/a b$", "/a%20b", true),
+            (r"^/a b$", "/a b", false),
+        ] {
+            assert_eq!(fits(pattern, path, text), expected, "{pattern} on {text}");
+        }
+        assert!(fits(r"^\{x\}$", Some(Region::Either), "%7Bx}"));
+    }
+
+    #[test]
+    fn globs_take_everything_else_as_it_is() {
+        for (glob, text, expected) in [
+            ("*.gif", "/a/b.gif", true),
+            ("*.gif", "/a/b_gif", false),
+            ("/a?b", "/a?b", true),
+            (r"/\*x", "/*x", true),
+            (r"/\*x", "/yx", false),
+            (r"/\d", r"/\d", true),
+            ("/a*", "x/a", false),
+        ] {
+            let pattern = of_glob(glob, regex_syntax::escape);
+            assert_eq!(compile_own(&pattern, Case::Distinguish).unwrap().is_match(text), expected, "{glob}");
+        }
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_hint() {
+        for (pattern, at, message) in [
+            ("a(b", Some(1), "unclosed group"),
+            ("é[b", Some(1), "unclosed character class"),
+            ("x(?=y)", Some(1), "look-around"),
+            (r"(a)\1", Some(3), "back-reference"),
+            ("*a", Some(0), "repetition operator missing expression"),
+            (r"a\pX", Some(1), "Unicode"),
+            (r"\w{1000}\w{1000}", None, "more than 2 MiB"),
+        ] {
+            let found = compile(pattern, None, Case::Distinguish).unwrap_err();
+            assert_eq!(found.at, at, "{pattern}");
+            assert!(found.mistake.message.contains(message), "{pattern} → {}", found.mistake.message);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! When each rule runs, and which responses it judges (policy.md section 4).
+
+use crate::policy::condition::Condition;
+use crate::policy::field::Field;
+use crate::policy::rule::PolicyStage;
+use crate::policy::source::tree::SourceBody;
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+
+use super::drafts::{Draft, Drafts};
+
+/// The place of a rule in the order of the stages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placing {
+    /// The first stage at which it may run.
+    pub(super) floor: PolicyStage,
+    /// The stage at which every fact that it and the groups around it name is known.
+    pub(super) stage: PolicyStage,
+    /// The first stage at which its condition and the guards around it could be decided.
+    pub(super) earliest: PolicyStage,
+    /// It judges 2xx with content only.
+    pub(super) content_only: bool,
+    /// It, or a group around it, names `status` or a header.
+    lifts: bool,
+    /// It, the groups around it and what chooses between it and others name scheme, host, port and crawler only.
+    pub(super) connects: bool,
+    /// It stands in a `match: first` list.
+    pub(super) chosen: bool,
+    /// What its direct children share, if it is `match: first`.
+    pub(super) first: Option<FirstList>,
+}
+
+/// What the direct children of a `match: first` group name together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstList {
+    /// The stage at which all of them run.
+    pub(super) stage: PolicyStage,
+    content: bool,
+    lifts: bool,
+}
+
+/// Places every rule.
+pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing> {
+    let mut placings: Vec<Placing> = Vec::with_capacity(drafts.all.len());
+    for (at, draft) in drafts.all.iter().enumerate() {
+        let before = problems.enter(Some(draft.source.name().clone()));
+        let above = draft.parent.and_then(|parent| placings.get(parent)).copied().unwrap_or(OUTERMOST);
+        let placing = one(draft, &above, problems);
+        let first = first_place(draft).map(|place| first_list(drafts, at, &placing, place, problems));
+        let connects = placing.connects && !follows_other_facts(drafts, draft, at);
+        placings.push(Placing { first, connects, ..placing });
+        problems.enter(before);
+    }
+    placings
+}
+
+/// What stands around the outermost rules.
+const OUTERMOST: Placing = Placing {
+    floor: PolicyStage::Request,
+    stage: PolicyStage::Request,
+    earliest: PolicyStage::Request,
+    content_only: false,
+    lifts: false,
+    connects: true,
+    chosen: false,
+    first: None,
+};
+
+fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
+    let names = Names::of(&draft.condition);
+    let own = draft.condition.stage();
+    let explicit = draft.source.stage.as_ref();
+    let facts = above.stage.max(own.unwrap_or(PolicyStage::Request));
+    if let Some(stage) = explicit.filter(|stage| stage.value < facts) {
+        let word = stage.value.as_str();
+        let message = format!("`stage: {word}` is before the facts that the rule, or one around it, names");
+        let problem = Problem::error(&stage.place, message).found(word);
+        problems.push(problem.help(format!("write `stage: {}`, or leave it out", facts.as_str())));
+    }
+    let explicit = explicit.map_or(PolicyStage::Request, |stage| stage.value);
+    let list = above.first;
+    let in_list = list.map_or(PolicyStage::Request, |list| list.stage);
+    let floor = above.floor.max(explicit).max(in_list);
+    // A condition that names no fact counts as naming those of its siblings.
+    let siblings = list.filter(|_| own.is_none());
+    let content = names.content || siblings.is_some_and(|list| list.content);
+    let lifts = above.lifts || names.lifts || siblings.is_some_and(|list| list.lifts);
+    Placing {
+        floor,
+        stage: facts.max(floor),
+        earliest: above.earliest.max(earliest(&draft.condition)).max(floor),
+        content_only: content && !lifts,
+        lifts,
+        connects: above.connects && names.connects,
+        chosen: list.is_some(),
+        first: None,
+    }
+}
+
+fn first_place<'s>(draft: &Draft<'s>) -> Option<&'s Place> {
+    match &draft.source.body {
+        SourceBody::Group(group) => group.first.as_ref(),
+        SourceBody::Filter(_) => None,
+    }
+}
+
+/// All direct children must run at one stage.
+fn first_list(
+    drafts: &Drafts<'_>,
+    at: usize,
+    group: &Placing,
+    place: &Place,
+    problems: &mut Problems,
+) -> FirstList {
+    let mut list = FirstList { stage: group.stage, content: false, lifts: false };
+    let mut stages: Vec<(&str, PolicyStage)> = Vec::new();
+    for (_, child) in drafts.children(at) {
+        let names = Names::of(&child.condition);
+        list.content |= names.content;
+        list.lifts |= names.lifts;
+        let explicit = child.source.stage.as_ref().map(|stage| stage.value);
+        if let Some(stage) = child.condition.stage().max(explicit) {
+            stages.push((child.source.name().as_str(), stage.max(group.stage).max(group.floor)));
+        }
+    }
+    let latest = stages.iter().map(|(_, stage)| *stage).max().unwrap_or(group.stage);
+    if let Some((early, stage)) = stages.iter().find(|(_, stage)| *stage != latest) {
+        let late = stages.iter().find(|(_, stage)| *stage == latest).map_or("", |(id, _)| id);
+        let message = format!(
+            "the rules of `match: first` must run at one stage; `{early}` runs at {}, `{late}` at {}",
+            stage.as_str(),
+            latest.as_str()
+        );
+        let instead = format!("write `stage: {}` beside `match`", latest.as_str());
+        problems.push(Problem::error(place, message).help(instead));
+    }
+    FirstList { stage: latest.max(group.stage), ..list }
+}
+
+/// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
+fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> bool {
+    let Some(parent) = draft.parent else { return false };
+    let is_first = drafts.all.get(parent).is_some_and(|parent| first_place(parent).is_some());
+    is_first
+        && drafts
+            .children(parent)
+            .take_while(|(place, _)| *place < at)
+            .any(|(_, sibling)| !Names::of(&sibling.condition).connects)
+}
+
+/// Which groups of fields a condition names.
+struct Names {
+    content: bool,
+    lifts: bool,
+    connects: bool,
+}
+
+impl Names {
+    fn of(condition: &Condition) -> Self {
+        let mut names = Self { content: false, lifts: false, connects: true };
+        condition.each_field(&mut |field| {
+            names.content |= field.needs_content();
+            names.lifts |= field.lifts_content_clause();
+            names.connects &= matches!(
+                field,
+                Field::Scheme | Field::Host | Field::Port | Field::Authority | Field::Crawler
+            );
+        });
+        names
+    }
+}
+
+/// The first stage at which a condition could be decided: as soon as one part can decide the whole.
+fn earliest(condition: &Condition) -> PolicyStage {
+    match condition {
+        Condition::Always => PolicyStage::Request,
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().map(earliest).min().unwrap_or(PolicyStage::Request)
+        }
+        Condition::Not(part) => earliest(part),
+        Condition::Atom(atom) => atom.field.stage(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The table of options (policy.md section 5).
+
+use super::{Acts, Counted, Default, Effect, Shape, Spec};
+use crate::policy::rule::PolicyStage::{Destination, Request, Response};
+
+use Acts::{Connect, Until};
+use Effect::{NotYet, NotYetExcept, Works};
+
+const CHECK: &[&str] = &["pass", "tag", "reject"];
+const ENFORCE: &[&str] = &["header", "meta", "strip"];
+
+/// Every option; those with a slot constant first, in the order of the constants.
+pub const SPECS: &[Spec] = &[
+    row("disposition", Shape::Disposition, Default::Required, Until(Response), Works),
+    row("reject", Shape::Intent, Default::Deny, Until(Response), Works),
+    row("reject_status", Shape::RejectStatus, Default::None, Until(Response), Works),
+    row(
+        "record",
+        Shape::Word(&["by-log", "full", "host", "none"]),
+        Default::Word("by-log"),
+        Until(Response),
+        Works,
+    ),
+    row("html_only", Shape::Bool, Default::Bool(false), Until(Response), Works),
+    row("max_depth", Shape::CountOrNone, Default::None, Until(Request), Works),
+    row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
+    row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, NotYet),
+    row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, NotYet),
+    row("index", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
+    row("follow", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
+    row("enforce_follow", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),
+    row("enforce_index", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),
+    row("priority", Shape::Priority, Default::Word("normal"), Until(Destination), NotYet),
+    row("source", Shape::TextOrNone, Default::None, Until(Response), NotYet),
+    row("robots.obey", Shape::Bool, Default::Bool(true), Until(Destination), NotYet),
+    row("robots.agent", Shape::TextOrNone, Default::None, Until(Destination), NotYet),
+    row(
+        "robots.on_unreachable",
+        Shape::Word(&["stale_then_deny", "deny", "allow"]),
+        Default::Word("stale_then_deny"),
+        Until(Destination),
+        NotYet,
+    ),
+    row("robots.crawl_delay_cap", Shape::Duration, Default::Seconds(300), Until(Destination), NotYet),
+    row("robots.usage", Shape::Names, Default::Empty, Until(Response), NotYetExcept(Counted::Items)),
+    pace("politeness.key", Shape::Word(&["host", "address", "registrable_domain"]), Default::Word("host")),
+    pace("politeness.delay", Shape::Duration, Default::Seconds(1)),
+    pace("politeness.rate", Shape::RateOrNone, Default::None),
+    pace("politeness.burst", Shape::AtLeast(1), Default::Integer(1)),
+    pace("politeness.concurrency", Shape::AtLeast(1), Default::Integer(2)),
+    pace("politeness.max_hold", Shape::DurationOrNone, Default::None),
+    pace("politeness.overflow", Shape::Word(&["hold", "refuse"]), Default::Word("hold")),
+    pace("politeness.jitter", Shape::FactorsOrNone, Default::Factors(1.0, 1.5)),
+    pace("politeness.adaptive.factor", Shape::DecimalOrNone(0.0, 1000.0), Default::None),
+    pace("politeness.adaptive.min", Shape::DurationOrNone, Default::None),
+    pace("politeness.adaptive.max", Shape::DurationOrNone, Default::None),
+    pace("politeness.order", Shape::Word(&["weighted", "strict"]), Default::Word("weighted")),
+    pace("politeness.embeds.delay", Shape::Duration, Default::Seconds(0)),
+    pace("politeness.embeds.concurrency", Shape::AtLeast(1), Default::Integer(20)),
+    pace("politeness.per_address.delay", Shape::DurationOrNone, Default::None),
+    pace("politeness.per_address.concurrency", Shape::CountOrNone, Default::None),
+    pace("politeness.bytes_per_second", Shape::SizeOrNone, Default::None),
+    pace("politeness.request_rate", Shape::Word(&["obey", "ignore"]), Default::Word("obey")),
+    pace("politeness.schedule", Shape::Schedule, Default::Empty),
+    row("recrawl.min_interval", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
+    row("recrawl.after_error", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
+    check("unmodified"),
+    check("duplicate"),
+    check("noncanonical"),
+    check("noindex"),
+    row("max_buffer", Shape::Size, Default::Bytes(1 << 20), Until(Response), NotYet),
+    row("timeouts.connect", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
+    row("timeouts.connect_total", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
+    row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
+    row("timeouts.body_idle", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
+    row("timeouts.request", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
+    row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), NotYet),
+    row(
+        "http2",
+        Shape::Word(&["both", "client", "origin", "none"]),
+        Default::Word("both"),
+        Until(Destination),
+        NotYet,
+    ),
+    row("strip_params", Shape::StripParams, Default::Empty, Until(Request), NotYetExcept(Counted::Rewrite)),
+    row("replace", Shape::Replace, Default::Empty, Until(Request), NotYetExcept(Counted::Rewrite)),
+    counted("traps", Shape::NamesOrNone),
+    counted("budget.urls", Shape::CountOrNone),
+    counted("budget.new_urls", Shape::CountOrNone),
+    counted("budget.bytes", Shape::SizeOrNone),
+    counted("budget.hosts", Shape::CountOrNone),
+    counted("budget.per", Shape::WordOrNone(&["host", "registrable_domain", "crawler", "space"])),
+    counted("request_headers", Shape::Headers),
+    counted("upstream", Shape::TextOrNone),
+    row(
+        "upgrade",
+        Shape::Word(&["allow", "deny"]),
+        Default::Word("deny"),
+        Until(Request),
+        NotYetExcept(Counted::Word("allow")),
+    ),
+];
+
+const fn row(path: &'static str, shape: Shape, default: Default, acts: Acts, effect: Effect) -> Spec {
+    Spec { path, shape, default, acts, effect }
+}
+
+/// A check of responses: `reject` would refuse some.
+const fn check(path: &'static str) -> Spec {
+    let effect = NotYetExcept(Counted::Word("reject"));
+    row(path, Shape::Word(CHECK), Default::Word("pass"), Until(Response), effect)
+}
+
+/// Anything but the default refuses or changes requests.
+const fn counted(path: &'static str, shape: Shape) -> Spec {
+    row(path, shape, Default::None, Until(Destination), NotYetExcept(Counted::AllButDefault))
+}
+
+/// A key of the map `politeness`.
+const fn pace(path: &'static str, shape: Shape, default: Default) -> Spec {
+    row(path, shape, default, Until(Destination), NotYet)
+}

@@ -1,0 +1,17 @@
+//! The source of a policy: its text as a tree of rules, conditions and options, before anything is compiled.
+//!
+//! The tree says what was written, with the place of every value; names are checked, meaning is not. Importers of
+//! other formats can build the same tree. Only this module and what is below it knows that policies are YAML.
+
+mod case;
+mod condition;
+mod document;
+pub mod files;
+mod gather;
+mod option;
+mod rule;
+pub mod tree;
+
+pub(in crate::policy) use document::without_disposition;
+pub use files::{FileError, Files, MemoryFiles};
+pub use gather::read;

@@ -1,0 +1,123 @@
+//! The words of conditions: fields, shortcuts and kinds.
+
+use crate::policy::field::{Field, ValueType};
+use crate::policy::source::tree::{CountWord, TextWord};
+
+/// Words that combine conditions.
+pub(super) const BOOLEAN: [&str; 4] = ["all", "any", "not", "always"];
+
+/// Shortcuts: the field and the kind that each stands for.
+pub(super) static SHORTCUTS: [(&str, Field, TextWord); 7] = [
+    ("domain", Field::Host, TextWord::Domain),
+    ("ext", Field::Path, TextWord::Ext),
+    ("under", Field::Path, TextWord::Under),
+    ("url_prefix", Field::Url, TextWord::Prefix),
+    ("in_query", Field::Query, TextWord::Contains),
+    ("site", Field::Url, TextWord::Site),
+    ("surt", Field::Url, TextWord::Surt),
+];
+
+/// Fields with a name of their own.
+pub(super) static FIELDS: [(&str, Field); 22] = [
+    ("url", Field::Url),
+    ("scheme", Field::Scheme),
+    ("host", Field::Host),
+    ("port", Field::Port),
+    ("authority", Field::Authority),
+    ("path", Field::Path),
+    ("path_and_query", Field::PathAndQuery),
+    ("rel_path", Field::RelPath),
+    ("rel_path_and_query", Field::RelPathAndQuery),
+    ("query", Field::Query),
+    ("authority_path_query", Field::AuthorityPathQuery),
+    ("method", Field::Method),
+    ("crawler", Field::Crawler),
+    ("referer", Field::Referer),
+    ("dest", Field::Dest),
+    ("depth", Field::Depth),
+    ("address", Field::Address),
+    ("content_type", Field::ContentType),
+    ("status", Field::Status),
+    ("size", Field::Size),
+    ("meta_robots", Field::MetaRobots),
+    ("canonical", Field::Canonical),
+];
+
+/// Fields whose names go on after a dot.
+pub(super) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
+
+/// Fields of documents, which this version does not read.
+pub(super) const OF_DOCUMENTS: [&str; 2] = ["title", "body_prefix"];
+
+/// Kinds of test on text.
+pub(super) const TEXT_KINDS: [(&str, TextWord); 6] = [
+    ("exact", TextWord::Exact),
+    ("prefix", TextWord::Prefix),
+    ("suffix", TextWord::Suffix),
+    ("contains", TextWord::Contains),
+    ("regex", TextWord::Regex),
+    ("glob", TextWord::Glob),
+];
+
+/// Kinds that count something.
+pub(super) const COUNT_KINDS: [(&str, CountWord); 4] = [
+    ("length", CountWord::Length),
+    ("segments", CountWord::Segments),
+    ("repeats", CountWord::Repeats),
+    ("params", CountWord::Params),
+];
+
+/// Every word that can be a key of a condition.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    let fields = FIELDS.iter().map(|(word, _)| *word);
+    let shortcuts = SHORTCUTS.iter().map(|(word, ..)| *word);
+    BOOLEAN.into_iter().chain(shortcuts).chain(["in"]).chain(fields).chain(FAMILIES)
+}
+
+/// The field that a word names.
+pub(super) fn field(word: &str) -> Option<Field> {
+    if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == word) {
+        return Some(field.clone());
+    }
+    let (family, name) = word.split_once('.')?;
+    match (family, name) {
+        (_, "") => None,
+        ("param", name) => Some(Field::Param(name.into())),
+        ("header", name) => Some(Field::Header(name.to_ascii_lowercase().into())),
+        ("usage", name) => Some(Field::Usage(name.into())),
+        _ => None,
+    }
+}
+
+/// The kinds that fit a field, with the two words that may stand beside them.
+pub(super) fn kinds(field: &Field) -> Vec<&'static str> {
+    match field.value_type() {
+        ValueType::Number => vec!["exact", "min", "max", "in"],
+        ValueType::Address => vec!["cidr", "in"],
+        ValueType::Text => {
+            let text = TEXT_KINDS.iter().map(|(word, _)| *word);
+            let counts = COUNT_KINDS.iter().map(|(word, _)| *word);
+            let fitting = counts.filter(|word| *word == "length" || is_of_url(field));
+            text.chain(fitting).chain(["in", "case", "norm"]).collect()
+        }
+    }
+}
+
+/// Whether a field is part of a URL with a path or a query, so that its segments or parameters can be counted.
+pub(super) fn is_of_url(field: &Field) -> bool {
+    matches!(
+        field,
+        Field::Url
+            | Field::Path
+            | Field::PathAndQuery
+            | Field::RelPath
+            | Field::RelPathAndQuery
+            | Field::Query
+            | Field::AuthorityPathQuery
+    )
+}
+
+/// The kind of a bare value.
+pub(super) fn bare_kind(field: &Field) -> TextWord {
+    if matches!(field, Field::Path | Field::PathAndQuery) { TextWord::Prefix } else { TextWord::Exact }
+}

@@ -1,0 +1,206 @@
+//! A document: the keys of a policy file.
+
+use std::sync::Arc;
+
+use crate::policy::cases::Case;
+use crate::policy::list::ListKind;
+use crate::vocab::disposition::Disposition;
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+use crate::vocab::rule_id::Slug;
+use crate::yaml::Node;
+use crate::yaml::read::{self, MapReader, wrong_type};
+
+use super::case::read_case;
+use super::gather::Gather;
+use super::option::read_options;
+use super::rule::read_rules;
+use super::tree::{At, OnInvalidRule, SourceList, SourceOption, SourceRule, Text};
+
+/// The version of the language that this program speaks.
+const VERSION: i64 = 1;
+
+/// The keys that stand in exactly one file of a directory.
+const HEAD: [&str; 4] = ["policy", "name", "options", "on_invalid_rule"];
+
+/// What one head says.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) name: Option<Slug>,
+    pub(super) on_invalid_rule: OnInvalidRule,
+    pub(super) options_place: Place,
+    pub(super) options: Vec<SourceOption>,
+}
+
+impl Head {
+    /// The head of a policy that has none.
+    pub(super) fn missing(file: &Arc<str>) -> Self {
+        let options_place = Place::of_file(file);
+        Self { name: None, on_invalid_rule: OnInvalidRule::default(), options_place, options: Vec::new() }
+    }
+}
+
+/// What the files of a policy say together.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) head: Option<Head>,
+    pub(super) lists: Vec<SourceList>,
+    pub(super) rules: Vec<SourceRule>,
+    pub(super) cases: Vec<Case>,
+}
+
+impl Parts {
+    /// Adds a file's document.
+    pub(super) fn add(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
+        let Some(mut map) = MapReader::open(node, "a policy", problems) else { return };
+        if HEAD.iter().any(|key| node.get(key).is_some()) {
+            self.head(&mut map, problems);
+        }
+        HEAD.iter().for_each(|key| {
+            map.take(key);
+        });
+        if let Some(lists) = map.take("lists") {
+            self.lists(lists, gather, problems);
+        }
+        if let Some(rules) = map.take("rules") {
+            let first = self.rules.len() + 1;
+            self.rules.extend(read_rules(rules, "rules", first, problems));
+        }
+        if let Some(all) = map.take("cases") {
+            let nodes = read::items(all, "`cases`", problems);
+            self.cases.extend(nodes.iter().filter_map(|node| read_case(node, problems)));
+        }
+        for key in ["spaces", "global_space"] {
+            if let Some(entry) = map.take_entry(key) {
+                let message =
+                    format!("`{key}` is not in this version: all crawlers get the document's rules");
+                problems
+                    .push(Problem::error(&entry.key.place, message).help("write the rules under `rules`"));
+            }
+        }
+        map.finish(problems);
+    }
+
+    fn head(&mut self, map: &mut MapReader<'_>, problems: &mut Problems) {
+        if self.head.is_some() {
+            let present = HEAD.into_iter().find_map(|key| map.take_entry(key));
+            if let Some(entry) = present {
+                let message = "a key that only one file of a policy has, and another has it";
+                problems.push(Problem::error(&entry.key.place, message).found(&*entry.key.text));
+            }
+            return;
+        }
+        if let Some(version) = map.require("policy", problems) {
+            check_version(version, problems);
+        }
+        let name = map.require("name", problems).and_then(|node| name(node, problems));
+        let on_invalid_rule = map.take("on_invalid_rule").and_then(|node| on_invalid_rule(node, problems));
+        let options = map.take_entry("options");
+        let options_place = options.map_or(map.place(), |entry| &entry.key.place).clone();
+        if options.is_none_or(|entry| entry.value.get("disposition").is_none()) {
+            problems.push(without_disposition(&options_place));
+        }
+        self.head = Some(Head {
+            name,
+            on_invalid_rule: on_invalid_rule.unwrap_or_default(),
+            options_place,
+            options: options.map(|entry| read_options(&entry.value, problems)).unwrap_or_default(),
+        });
+    }
+
+    fn lists(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
+        for entry in read::entries(node, "`lists`", problems) {
+            let name = At { place: entry.key.place.clone(), value: entry.key.text.clone() };
+            if self.lists.iter().any(|list| list.name.value == name.value) {
+                problems.push(
+                    Problem::error(&name.place, "a list of this name is there already").found(&*name.value),
+                );
+            }
+            let (kind, items) = list(&entry.value, gather, problems);
+            // A list that could not be read still has its name, so that rules that use it are not wrong as well.
+            self.lists.push(SourceList { name, kind, items: items.unwrap_or_default() });
+        }
+    }
+}
+
+fn check_version(node: &Node, problems: &mut Problems) {
+    if node.value != crate::yaml::Value::Int(VERSION, VERSION.to_string().into()) {
+        let problem = wrong_type(node, "not a language version that this program speaks");
+        problems.push(problem.help(format!("allowed: {VERSION}")));
+    }
+}
+
+fn name(node: &Node, problems: &mut Problems) -> Option<Slug> {
+    let text = read::spelling(node, problems)?;
+    let name = Slug::new(text);
+    if name.is_none() {
+        let problem = wrong_type(node, "not a name for a policy");
+        problems.push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
+    }
+    name
+}
+
+fn on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule> {
+    let of_word = |word: &str| match word {
+        "refuse" => Some(OnInvalidRule::Refuse),
+        "disable" => Some(OnInvalidRule::Disable),
+        _ => None,
+    };
+    read::word(node, &["refuse", "disable"], of_word, problems)
+}
+
+fn kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
+    let of_word = |word: &str| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word);
+    read::word(node, &ListKind::ALL.map(ListKind::as_str), of_word, problems)
+}
+
+fn list(
+    node: &Node,
+    gather: &mut Gather<'_>,
+    problems: &mut Problems,
+) -> (Option<ListKind>, Option<Vec<Text>>) {
+    let Some(mut map) = MapReader::open(node, "a list", problems) else { return (None, None) };
+    let kind = map.require("kind", problems).and_then(|node| kind(node, problems));
+    let file = map.take("file");
+    let items = map.take("items");
+    map.finish(problems);
+    let items = match (file, items) {
+        (Some(file), None) => gather.list_file(file, problems),
+        (None, Some(items)) => Some(written_items(items, problems)),
+        (Some(_), Some(items)) => {
+            problems.push(Problem::error(&items.place, "a list has `file` or `items`, not both"));
+            None
+        }
+        (None, None) => {
+            problems.push(Problem::error(&node.place, "a list needs `file` or `items`"));
+            None
+        }
+    };
+    (kind, items)
+}
+
+fn written_items(node: &Node, problems: &mut Problems) -> Vec<Text> {
+    let nodes = read::items(node, "`items`", problems);
+    let text = |node: &Node, problems: &mut Problems| {
+        let value = read::spelling(node, problems)?.into();
+        Some(At { place: node.place.clone(), value })
+    };
+    nodes.iter().filter_map(|node| text(node, problems)).collect()
+}
+
+/// The problem of a policy that does not say what becomes of URLs that no rule decides.
+pub(in crate::policy) fn without_disposition(place: &Place) -> Problem {
+    let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
+    let problem = Problem::error(place, message).allowed(Disposition::ALL.map(Disposition::as_str));
+    Problem { near: None, ..problem }
+}
+
+/// The problem of a policy without a head.
+pub(super) fn without_head(path: &Arc<str>, names: &[String]) -> Problem {
+    let problem = Problem::error(&Place::of_file(path), "no file of the policy has `policy: 1` and `name`");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    problem.help(format!(
+        "write `policy: 1`, `name: …` and `options: {{ disposition: … }}` in one of: {}",
+        names.join(", ")
+    ))
+}

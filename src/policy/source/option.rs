@@ -1,0 +1,83 @@
+//! Options as they are written: maps become paths, values get the types of the schema.
+
+mod value;
+
+use crate::policy::options::Value;
+use crate::policy::options::schema::{self, META};
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+use crate::yaml::read::{self, unknown_key, wrong_type};
+use crate::yaml::{Entry, Node};
+
+use super::tree::SourceOption;
+
+/// Reads a map of options; each key of a map in it is an option of its own.
+pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOption> {
+    let mut all = Vec::new();
+    map(node, "", &mut all, problems);
+    all
+}
+
+fn map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
+    let what = if path.is_empty() { "the value of `set` and `options`".into() } else { format!("`{path}`") };
+    for entry in read::entries(node, &what, problems) {
+        option(entry, path, all, problems);
+    }
+}
+
+fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
+    let key = &*entry.key.text;
+    let path = if map_path.is_empty() { key.to_owned() } else { format!("{map_path}.{key}") };
+    if map_path == META {
+        return meta(entry, path, all, problems);
+    }
+    if let Some((_, spec)) = schema::find(&path) {
+        let value = value::read(&entry.value, spec, problems);
+        all.extend(value.map(|value| assignment(&entry.key.place, path, value)));
+        return;
+    }
+    let is_map = path == META || schema::below(&path).next().is_some();
+    if !is_map || key.contains('.') {
+        return problems.push(unknown_key(&entry.key, &schema::keys_in(map_path)));
+    }
+    if !resets(&entry.value, &path) {
+        return map(&entry.value, &path, all, problems);
+    }
+    let keys = schema::below(&path);
+    all.extend(keys.map(|spec| assignment(&entry.key.place, spec.path, spec.default.value())));
+}
+
+/// `null` takes every key of a map back to its default, and so does `none` where the default is that there is none.
+fn resets(node: &Node, path: &str) -> bool {
+    let none_by_default = schema::below(path).all(|spec| spec.default.value() == Value::None);
+    node.is_null() || (none_by_default && node.spelling() == Some("none"))
+}
+
+/// A key of the open map: text, or `null` for nothing.
+fn meta(entry: &Entry, path: String, all: &mut Vec<SourceOption>, problems: &mut Problems) {
+    if !is_header_part(&entry.key.text) {
+        let problem = Problem::error(&entry.key.place, "not a name that can end a `Crawl-Meta-` header");
+        return problems.push(problem.found(&*entry.key.text).help("letters, digits and `-`"));
+    }
+    if entry.value.is_null() {
+        return all.push(assignment(&entry.key.place, path, Value::None));
+    }
+    let Some(text) = read::spelling(&entry.value, problems) else { return };
+    if text.bytes().any(|b| b.is_ascii_control()) {
+        return problems.push(wrong_type(&entry.value, "the value of a header has no control characters"));
+    }
+    all.push(assignment(&entry.key.place, path, Value::Text(text.into())));
+}
+
+fn is_header_part(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+fn assignment(place: &Place, path: impl Into<Box<str>>, value: Value) -> SourceOption {
+    SourceOption { place: place.clone(), path: path.into(), value }
+}
+
+/// The value of one option where it stands alone, such as `reject` of a filter.
+pub(super) fn one_value(node: &Node, path: &str, problems: &mut Problems) -> Option<Value> {
+    schema::find(path).and_then(|(_, spec)| value::read(node, spec, problems))
+}

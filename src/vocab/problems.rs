@@ -1,0 +1,216 @@
+//! A collector of problems, so that all of them are shown in one run.
+
+use std::sync::Arc;
+
+use super::problem::{Excerpt, Problem};
+use super::rule_id::RuleId;
+
+/// How much of a long line is shown.
+const SHOWN: usize = 120;
+
+/// The problems found so far, with the texts in which they were found.
+#[derive(Debug, Default)]
+pub struct Problems {
+    found: Vec<Problem>,
+    texts: Vec<(Arc<str>, Arc<str>)>,
+    rule: Option<RuleId>,
+}
+
+impl Problems {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names a file's text, so that its problems can show the line they are in.
+    pub fn read(&mut self, file: &Arc<str>, text: impl Into<Arc<str>>) {
+        self.texts.push((Arc::clone(file), text.into()));
+    }
+
+    /// From now on problems are in this rule; returns the one before, to be put back.
+    pub fn enter(&mut self, rule: Option<RuleId>) -> Option<RuleId> {
+        std::mem::replace(&mut self.rule, rule)
+    }
+
+    /// Adds a problem.
+    pub fn push(&mut self, mut problem: Problem) {
+        if problem.rule.is_none() {
+            problem.rule.clone_from(&self.rule);
+        }
+        self.found.push(problem);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Whether any of them is an error.
+    pub fn has_errors(&self) -> bool {
+        self.found.iter().any(Problem::is_error)
+    }
+
+    /// Whether any of them is an error in this rule.
+    pub fn has_errors_in(&self, rule: &RuleId) -> bool {
+        self.found.iter().any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
+    }
+
+    /// All of them, in the order of their files and places, each with its source line.
+    pub fn into_vec(self) -> Vec<Problem> {
+        let Self { mut found, texts, .. } = self;
+        let rank = |file: &str| texts.iter().position(|(name, _)| **name == *file).unwrap_or(usize::MAX);
+        found.sort_by_cached_key(|p| (rank(&p.place.file), p.place.clone(), p.severity));
+        found.dedup();
+        let mut lines = Lines::default();
+        for problem in &mut found {
+            let text = texts.iter().find(|(name, _)| **name == *problem.place.file);
+            if let Some((_, text)) = text {
+                show(problem, lines.at(text, problem.place.line));
+            }
+        }
+        found
+    }
+}
+
+/// Finds lines of texts that are asked for in rising order, without beginning again each time.
+#[derive(Default)]
+struct Lines {
+    text: Option<Arc<str>>,
+    line: u32,
+    offset: usize,
+}
+
+impl Lines {
+    fn at<'t>(&mut self, text: &'t Arc<str>, line: u32) -> Option<&'t str> {
+        let same = self.text.as_ref().is_some_and(|t| Arc::ptr_eq(t, text));
+        if !same || line < self.line {
+            *self = Self { text: Some(Arc::clone(text)), line: 1, offset: 0 };
+        }
+        while self.line < line {
+            self.offset += text.get(self.offset..)?.find('\n')? + 1;
+            self.line += 1;
+        }
+        text.get(self.offset..)?.lines().next().filter(|_| line > 0)
+    }
+}
+
+/// Puts the caret in its place, and the source line below.
+fn show(problem: &mut Problem, line: Option<&str>) {
+    let Some(line) = line else { return };
+    let characters: Vec<char> = line.chars().collect();
+    let mut at = (problem.place.column as usize).saturating_sub(1);
+    let scalar = characters.get(at..).unwrap_or(&[]);
+    let mut width = covered(scalar, problem.found.as_deref());
+    if let Some(inner) = problem.within.and_then(|within| inside(scalar, within)) {
+        at += inner;
+        width = 1;
+        problem.place.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
+    }
+    problem.excerpt = Some(cut(&characters, at, width));
+}
+
+/// How many characters the offending text covers where it stands.
+fn covered(scalar: &[char], found: Option<&str>) -> usize {
+    let Some(found) = found else { return 1 };
+    let quotes = usize::from(matches!(scalar.first(), Some('"' | '\'')));
+    let plain = scalar.iter().skip(quotes).copied().take(found.chars().count());
+    if plain.eq(found.chars()) { found.chars().count().max(1) + 2 * quotes } else { 1 }
+}
+
+/// How many characters of source stand before the character that is `within` the scalar's value.
+fn inside(scalar: &[char], within: usize) -> Option<usize> {
+    let quote = *scalar.first()?;
+    if matches!(quote, '|' | '>') {
+        return None;
+    }
+    if !matches!(quote, '"' | '\'') {
+        return (within <= scalar.len()).then_some(within);
+    }
+    let mut at = 1;
+    for _ in 0..within {
+        at += match (quote, scalar.get(at)?, scalar.get(at + 1)) {
+            ('"', '\\', Some('x')) => 4,
+            ('"', '\\', Some('u')) => 6,
+            ('"', '\\', Some('U')) => 10,
+            ('"', '\\', _) | ('\'', '\'', Some('\'')) => 2,
+            _ => 1,
+        };
+    }
+    (at < scalar.len()).then_some(at)
+}
+
+fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
+    let from = if characters.len() <= SHOWN { 0 } else { at.saturating_sub(SHOWN / 2) };
+    let part: String =
+        characters.iter().skip(from).take(SHOWN).map(|c| if c.is_control() { ' ' } else { *c }).collect();
+    let before = at - from;
+    Excerpt { text: part, before, width: width.clamp(1, SHOWN.saturating_sub(before).max(1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocab::problem::Place;
+
+    fn rendered(text: &str, problem: Problem) -> String {
+        let mut problems = Problems::new();
+        problems.read(&"p".into(), text);
+        problems.push(problem);
+        problems.into_vec().remove(0).rendered()
+    }
+
+    fn at(line: u32, column: u32) -> Place {
+        Place { file: "p".into(), line, column }
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_offending_text() {
+        let shown = rendered("a: 1\nb: {alow: x}\n", Problem::error(&at(2, 5), "odd").found("alow"));
+        assert_eq!(shown, "p:2:5: error: odd; found `alow`\n 2 | b: {alow: x}\n   |     ^^^^");
+    }
+
+    #[test]
+    fn the_caret_finds_its_place_inside_quotes() {
+        for (line, within, expected) in [
+            (r"x: a(b", 1, 5),
+            (r#"x: "a(b""#, 1, 6),
+            (r#"x: "\\d(b""#, 2, 8),
+            (r#"x: "\x41(b""#, 1, 9),
+            (r"x: 'it''s('", 4, 10),
+        ] {
+            let mut problem = Problem::error(&at(1, 4), "odd");
+            problem.within = Some(within);
+            let mut problems = Problems::new();
+            problems.read(&"p".into(), line);
+            problems.push(problem);
+            let problem = problems.into_vec().remove(0);
+            assert_eq!(problem.place.column, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn problems_come_in_the_order_of_the_text_and_once() {
+        let mut problems = Problems::new();
+        problems.read(&"p".into(), "x\ny\n");
+        for place in [at(2, 1), at(1, 1), at(2, 1)] {
+            problems.push(Problem::error(&place, "odd"));
+        }
+        let lines: Vec<u32> = problems.into_vec().iter().map(|p| p.place.line).collect();
+        assert_eq!(lines, [1, 2]);
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let line = format!("{}X{}", "a".repeat(500), "b".repeat(500));
+        let shown = rendered(&line, Problem::error(&at(1, 501), "odd").found("X"));
+        let source = shown.lines().nth(1).unwrap();
+        let caret = shown.lines().nth(2).unwrap().find('^').unwrap();
+        assert_eq!(source.chars().nth(caret), Some('X'));
+        assert!(source.len() < 140);
+    }
+}

@@ -1,0 +1,341 @@
+//! Text to tree. Nothing outside this file names the YAML crate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{DuplicateKeyPolicy, Options};
+use serde_saphyr::{Error, Location, MessageFormatter, Spanned, UserMessageFormatter};
+
+use super::node::{Entry, Key, Node, Value};
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+
+/// The largest text that is read, in bytes. Big data belongs in list files.
+const MAX_BYTES: usize = 64 << 20;
+/// The most values and keys in one text: room for about 200,000 rules.
+const MAX_NODES: usize = 4_000_000;
+/// The deepest nesting; conditions and rules nest, and whoever reads the tree does it by recursion.
+const MAX_DEPTH: usize = 64;
+/// Stack for the parser, in bytes; [`MAX_DEPTH`] levels take an eighth of it in an unoptimised build.
+const STACK: usize = 16 << 20;
+/// The most values that `*alias` may repeat, in all.
+const MAX_REPEATED: usize = 1_000_000;
+
+/// Parses one document. `None` if it has no tree at all; a key that stands twice is reported, and its first value
+/// counts, so that the rest of the text can be checked as well.
+pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
+    problems.read(file, text);
+    if text.len() > MAX_BYTES {
+        let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
+        problems.push(Problem::error(&Place::of_file(file), message).help(BIG_DATA));
+        return None;
+    }
+    let parsed = with_room(|| parse_twice(file, text)).unwrap_or_else(|error| {
+        let message = format!("no thread to read the file in: {error}");
+        Parsed { tree: None, problems: vec![Problem::error(&Place::of_file(file), message)] }
+    });
+    parsed.problems.into_iter().for_each(|problem| problems.push(problem));
+    parsed.tree.map(|tree| Source { file, text }.node(tree))
+}
+
+/// What one text gave.
+struct Parsed {
+    tree: Option<Spanned<Raw>>,
+    problems: Vec<Problem>,
+}
+
+/// Strict about keys that stand twice; where there are some, once more with the first of them.
+fn parse_twice(file: &Arc<str>, text: &str) -> Parsed {
+    let mut problems = Vec::new();
+    let tree = match tree(text, DuplicateKeyPolicy::Error) {
+        Err(error) if is_duplicate(&error) => {
+            problems.push(problem(file, &error));
+            tree(text, DuplicateKeyPolicy::FirstWins)
+        }
+        other => other,
+    };
+    let tree = tree.map_err(|error| problems.push(problem(file, &error))).ok();
+    Parsed { tree, problems }
+}
+
+/// Calls a function on a stack of its own: the parser recurses with large frames, and whoever calls may be a worker
+/// thread with little stack left.
+fn with_room<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, call)?;
+        thread.join().map_err(|_| std::io::Error::other("the parser panicked"))
+    })
+}
+
+const BIG_DATA: &str = "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
+
+fn tree(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<Raw>, Error> {
+    serde_saphyr::from_str_with_options(text, options(duplicates))
+}
+
+fn options(duplicates: DuplicateKeyPolicy) -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 3 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            max_documents: 1,
+            max_recorded_anchor_events: MAX_REPEATED,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        duplicate_keys: duplicates,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
+
+/// The tree as the YAML crate gives it.
+enum Raw {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Box<str>),
+    Sequence(Vec<Spanned<Raw>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        // A number above the largest that is used anywhere is still a number, only not a usable one.
+        Ok(i64::try_from(value).map_or(Raw::Float(value as f64), Raw::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(Raw::Sequence(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            all.push(entry);
+        }
+        Ok(Raw::Mapping(all))
+    }
+}
+
+/// A text, to give places their file and numbers their spelling.
+struct Source<'a> {
+    file: &'a Arc<str>,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn node(&self, raw: Spanned<Raw>) -> Node {
+        let at = raw.defined;
+        let value = match raw.value {
+            Raw::Null => Value::Null,
+            Raw::Bool(value) => Value::Bool(value),
+            Raw::Int(number) => Value::Int(number, self.spelling(&at).unwrap_or(&number.to_string()).into()),
+            Raw::Float(number) => {
+                Value::Float(number, self.spelling(&at).unwrap_or(&number.to_string()).into())
+            }
+            Raw::Text(text) => Value::Text(text),
+            Raw::Sequence(items) => Value::Sequence(items.into_iter().map(|item| self.node(item)).collect()),
+            Raw::Mapping(entries) => {
+                Value::Mapping(entries.into_iter().map(|(key, value)| self.entry(key, value)).collect())
+            }
+        };
+        Node { place: place(self.file, &at), value }
+    }
+
+    fn entry(&self, key: Spanned<String>, value: Spanned<Raw>) -> Entry {
+        let key = Key { place: place(self.file, &key.defined), text: key.value.into() };
+        Entry { key, value: self.node(value) }
+    }
+
+    fn spelling(&self, at: &Location) -> Option<&str> {
+        let from = usize::try_from(at.span().byte_offset()?).ok()?;
+        let length = usize::try_from(at.span().byte_len()?).ok()?;
+        self.text.get(from..from.checked_add(length)?).map(str::trim)
+    }
+}
+
+fn place(file: &Arc<str>, at: &Location) -> Place {
+    let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    Place { file: Arc::clone(file), line: number(at.line()), column: number(at.column()) }
+}
+
+fn is_duplicate(error: &Error) -> bool {
+    matches!(inner(error), Error::DuplicateMappingKey { .. })
+}
+
+/// The error itself, without what the crate wraps around errors inside aliases.
+fn inner(error: &Error) -> &Error {
+    if let Error::AliasError { error, .. } = error { inner(error) } else { error }
+}
+
+fn problem(file: &Arc<str>, error: &Error) -> Problem {
+    let error = inner(error);
+    let place = error.location().map_or_else(|| Place::of_file(file), |at| place(file, &at));
+    if let Error::DuplicateMappingKey { key, .. } = error {
+        let problem = Problem::error(&place, "a key stands twice in one mapping");
+        return key.iter().fold(problem, |problem, key| problem.found(key.clone()));
+    }
+    if let Error::Budget { breach, .. } = error {
+        return over_budget(&place, breach);
+    }
+    if matches!(error, Error::MultipleDocuments { .. }) {
+        return Problem::error(&place, SECOND_DOCUMENT);
+    }
+    Problem::error(&place, format!("not YAML: {}", UserMessageFormatter.format_message(error)))
+}
+
+const SECOND_DOCUMENT: &str = "a second document begins (`---`); one file is one document";
+
+fn over_budget(place: &Place, breach: &BudgetBreach) -> Problem {
+    let too_many = matches!(
+        breach,
+        BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
+    );
+    if too_many {
+        return Problem::error(place, format!("more than {MAX_NODES} values and keys")).help(BIG_DATA);
+    }
+    if matches!(breach, BudgetBreach::Depth { .. }) {
+        return Problem::error(place, format!("nested more than {MAX_DEPTH} levels deep"));
+    }
+    if matches!(breach, BudgetBreach::Documents { .. }) {
+        return Problem::error(place, SECOND_DOCUMENT);
+    }
+    Problem::error(place, "aliases (`*name`) repeat too much")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (Option<Node>, Vec<String>) {
+        let mut problems = Problems::new();
+        let node = parse(&"p".into(), text, &mut problems);
+        (node, problems.into_vec().iter().map(ToString::to_string).collect())
+    }
+
+    fn value(text: &str) -> Value {
+        let (node, problems) = parsed(text);
+        assert_eq!(problems, [""; 0], "{text}");
+        node.unwrap().get("x").unwrap().value.clone()
+    }
+
+    #[test]
+    fn scalars_keep_their_spelling() {
+        for (text, expected) in [
+            ("x: 1", Value::Int(1, "1".into())),
+            ("x: 0x10", Value::Int(16, "0x10".into())),
+            ("x: 1.10", Value::Float(1.1, "1.10".into())),
+            ("x: 1.10 # so", Value::Float(1.1, "1.10".into())),
+            ("x: &a 2.50", Value::Float(2.5, "2.50".into())),
+            ("x: \"1\"", Value::Text("1".into())),
+            ("x: '1'", Value::Text("1".into())),
+            ("x: yes", Value::Text("yes".into())),
+            ("x: true", Value::Bool(true)),
+            ("x:", Value::Null),
+            ("x: ~", Value::Null),
+            ("x: 007", Value::Float(7.0, "007".into())),
+            ("x: 18446744073709551615", Value::Float(18446744073709551615.0, "18446744073709551615".into())),
+        ] {
+            assert_eq!(value(text), expected, "{text}");
+        }
+        assert_eq!(value("x: |\n  a\n  b\n"), Value::Text("a\nb\n".into()));
+    }
+
+    #[test]
+    fn every_key_and_value_has_its_place() {
+        let (node, _) = parsed("a:\n  - b: é\n    c: {d: [1, 2]}\n");
+        let item = &node.unwrap().get("a").unwrap().clone();
+        let Value::Sequence(items) = &item.value else { panic!() };
+        let places = |n: &Node| (n.place.line, n.place.column);
+        assert_eq!(places(&items[0]), (2, 5));
+        assert_eq!(places(items[0].get("b").unwrap()), (2, 8));
+        let d = items[0].get("c").unwrap().get("d").unwrap();
+        assert_eq!(places(d), (3, 12));
+        let Value::Mapping(entries) = &items[0].value else { panic!() };
+        assert_eq!((entries[1].key.place.line, entries[1].key.place.column), (3, 5));
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_reported_and_the_tree_is_there() {
+        let (node, problems) = parsed("x: 1\ny: 2\nx: 3\n");
+        assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
+        assert_eq!(problems, ["p:3:1: error: a key stands twice in one mapping; found `x`"]);
+    }
+
+    #[test]
+    fn broken_texts_are_refused_with_a_place() {
+        for (text, expected) in [
+            ("a: [1, 2\n", "p:"),
+            ("a: b: c\n", "p:1:"),
+            ("a: 'x\n", "p:"),
+            ("a:\n\t- 1\n", "p:2:"),
+            ("a: *nobody\n", "p:1:4"),
+            ("a: 1\n---\nb: 2\n", "p:2:"),
+            ("a: !thing 1\n", "p:1:11: error: not YAML: unsupported tag"),
+        ] {
+            let (node, problems) = parsed(text);
+            assert!(node.is_none(), "{text}");
+            assert_eq!(problems.len(), 1);
+            assert!(problems[0].starts_with(expected), "{text} → {problems:?}");
+        }
+    }
+
+    #[test]
+    fn depth_and_repetition_are_bounded() {
+        let deep = format!("x: {}{}", "[".repeat(100), "]".repeat(100));
+        let (_, problems) = parsed(&deep);
+        assert!(problems[0].contains("64 levels"), "{problems:?}");
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..9 {
+            let last = format!("*a{}, ", i - 1).repeat(10);
+            bomb.push_str(&format!("a{i}: &a{i} [{last}]\n"));
+        }
+        let (node, problems) = parsed(&bomb);
+        assert!(node.is_none());
+        assert!(problems[0].contains("repeat"), "{problems:?}");
+    }
+}

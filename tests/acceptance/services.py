@@ -1,0 +1,187 @@
+"""The processes of the run: crawlgate, and Debian's Prometheus that scrapes it."""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from clients import clean_environment
+from pages import HOSTS
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    """A request without proxy; status and body whatever the status."""
+    try:
+        with _DIRECT.open(urllib.request.Request(url, headers=headers or {}), timeout=10) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def wait_for(condition, seconds: float, pause: float = 0.1):
+    """The first value of `condition()` that is true, or its last one when the time is over."""
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(pause)
+    return value
+
+
+class Gate:
+    """A running `crawlgate run --config FILE`, on ports of the system's choice."""
+
+    def __init__(self, binary: pathlib.Path, policy: pathlib.Path, folder: pathlib.Path) -> None:
+        self.decisions = folder / "decisions.jsonl"
+        self.lines: list[str] = []
+        config = folder / "crawlgate.yaml"
+        config.write_text(json.dumps(self._settings(policy), indent=2), encoding="utf-8")
+        self._process = subprocess.Popen(
+            [binary, "run", "--config", config],
+            cwd=folder,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+        self.port = self._listening("proxy")
+        self.admin_port = self._listening("admin")
+        self.proxy = f"http://127.0.0.1:{self.port}"
+        self.admin = f"http://127.0.0.1:{self.admin_port}"
+
+    def _settings(self, policy: pathlib.Path) -> dict:
+        """The configuration; JSON is YAML. `admin.crawl.test` is in scope and leads to the proxy's own admin port."""
+        hosts = {**HOSTS, "admin.crawl.test": "127.0.0.1"}
+        return {
+            "listen": "127.0.0.1:0",
+            "admin": {"listen": "127.0.0.1:0"},
+            "policy": {"path": str(policy)},
+            "egress": {"allow_loopback": True, "ports": ["1-65535"], "hosts": hosts},
+            "logs": {"decisions": str(self.decisions), "on_full": "wait"},
+        }
+
+    def _read(self) -> None:
+        for line in self._process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def _listening(self, what: str) -> int:
+        pattern = re.compile(rf"{what} listening on 127\.0\.0\.1:(\d+)")
+        found = wait_for(
+            lambda: (
+                next((m for line in list(self.lines) if (m := pattern.search(line))), None)
+                or self._process.poll() is not None
+            ),
+            20,
+        )
+        if not isinstance(found, re.Match):
+            self._process.kill()
+            raise RuntimeError(f"crawlgate did not say where its {what} listens:\n" + "\n".join(self.lines[-40:]))
+        return int(found[1])
+
+    def metrics_text(self) -> bytes:
+        return get(f"{self.admin}/metrics")[1]
+
+    def samples(self) -> Samples:
+        return parse(self.metrics_text().decode())
+
+    def stop(self) -> int | None:
+        """SIGTERM; the exit code, None if it had to be killed."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return None
+
+
+def parse(text: str) -> Samples:
+    """The Prometheus text format, as far as crawlgate writes it."""
+    samples: Samples = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line:
+            continue
+        name, labels, value = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line).groups()
+        pairs = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels or "")
+        samples[name, frozenset(pairs)] = float(value)
+    return samples
+
+
+def by_labels(samples: Samples, name: str, labels: tuple[str, ...], **where: str) -> collections.Counter:
+    """Sums of a family by some of its labels, without the zeros."""
+    sums: collections.Counter = collections.Counter()
+    for (family, pairs), value in samples.items():
+        found = dict(pairs)
+        if family == name and all(found.get(label) == wanted for label, wanted in where.items()):
+            key = tuple(found.get(label, "") for label in labels)
+            sums[key if len(labels) > 1 else key[0]] += int(value)
+    return +sums
+
+
+class Prometheus:
+    """Debian's Prometheus with a data directory of its own, scraping one target each second."""
+
+    def __init__(self, target: str, folder: pathlib.Path) -> None:
+        folder.mkdir(parents=True)
+        config = folder / "prometheus.yml"
+        config.write_text(
+            "global: { scrape_interval: 1s, scrape_timeout: 1s }\nscrape_configs:\n"
+            f"  - {{ job_name: crawlgate, static_configs: [{{ targets: ['{target}'] }}] }}\n"
+        )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._base = f"http://127.0.0.1:{port}"
+        self._log = (folder / "prometheus.log").open("w")
+        self._process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--log.level=warn",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def ready(self) -> bool:
+        def asked() -> bool:
+            try:
+                return get(f"{self._base}/-/ready")[0] == 200
+            except OSError:
+                return False
+
+        return bool(wait_for(asked, 30))
+
+    def query(self, query: str, label: str) -> dict[str, int]:
+        """An instant query over the HTTP API; the values by one label, without the zeros."""
+        _, body = get(f"{self._base}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+        found = {
+            item["metric"].get(label, ""): int(float(item["value"][1])) for item in json.loads(body)["data"]["result"]
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()

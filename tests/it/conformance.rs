@@ -1,0 +1,151 @@
+//! Raw requests and raw responses: every row of `tests/conformance` against the real binary.
+//!
+//! A row is data; its format is in `tests/conformance/README.md`. `CONFORMANCE=WORD cargo test --test it conformance`
+//! plays only the rows whose names contain the word.
+
+mod check;
+mod client;
+mod format;
+mod origin;
+mod play;
+mod text;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::support::gate::Gate;
+use format::Row;
+use play::Named;
+
+/// Rows played at the same time: most of a row's time is waiting.
+const PLAYERS: usize = 8;
+
+/// The tables must not shrink unseen.
+const LEAST_REQUESTS: usize = 130;
+const LEAST_RESPONSES: usize = 45;
+
+#[test]
+fn the_tables_are_read_whole() {
+    let (requests, responses) = (load("requests"), load("responses"));
+    assert!(requests.len() >= LEAST_REQUESTS, "{} rows of requests", requests.len());
+    assert!(responses.len() >= LEAST_RESPONSES, "{} rows of responses", responses.len());
+    only_once(requests.iter().chain(&responses));
+}
+
+#[test]
+fn every_row_holds() {
+    let (requests, responses) = (load("requests"), load("responses"));
+    let (of_requests, of_responses) = (requests.len(), responses.len());
+    let rows = chosen(requests.into_iter().chain(responses).collect());
+    let mut gates = gates(&rows);
+    let failures: Vec<String> = play_all(&rows, &gates).into_values().collect();
+    for (name, named) in &mut gates {
+        let said = named.gate.said();
+        assert!(named.gate.is_up() && !said.contains("panicked"), "gate {name} said:\n{said}");
+    }
+    println!(
+        "conformance: {} rows played of {of_requests} requests and {of_responses} responses, {} failed",
+        rows.len(),
+        failures.len()
+    );
+    assert!(failures.is_empty(), "{} rows failed:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// A runner that cannot fail proves nothing: each of these rows expects one wrong thing, named by its comment.
+#[test]
+fn a_wrong_expectation_is_reported() {
+    let rows = read(&folder().join("wrong.txt"));
+    let gates = gates(&rows);
+    let text = std::fs::read_to_string(folder().join("wrong.txt")).expect("the file");
+    let failures = play_all(&rows, &gates);
+    for (index, row) in rows.iter().enumerate() {
+        let failure = failures.get(&index).unwrap_or_else(|| panic!("{} is not reported", row.name));
+        let said = expected_report(&text, &row.name);
+        assert!(failure.contains(&said) && failure.contains(&row.name), "{said}\nis not in\n{failure}");
+    }
+    println!("conformance: {} wrong expectations reported", rows.len());
+}
+
+/// The comment under the name: what the report must say.
+fn expected_report(text: &str, name: &str) -> String {
+    let after = text.split(&format!("== {name}\n# ")).nth(1).expect("the row");
+    after.lines().next().expect("a line").to_owned()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
+}
+
+/// The rows of all files of a folder, in the order of their names.
+fn load(kind: &str) -> Vec<Row> {
+    let entries = std::fs::read_dir(folder().join(kind)).expect("the folder");
+    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
+    files.sort();
+    files.iter().flat_map(|file| read(file)).collect()
+}
+
+fn read(file: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(file).expect("a file");
+    let name = file.strip_prefix(folder()).expect("inside the folder").to_string_lossy();
+    format::rows(&name, &text).unwrap_or_else(|problems| panic!("{}", problems.join("\n")))
+}
+
+fn chosen(rows: Vec<Row>) -> Vec<Row> {
+    let Ok(word) = std::env::var("CONFORMANCE") else { return rows };
+    rows.into_iter().filter(|row| row.name.contains(&word)).collect()
+}
+
+fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
+    let mut places = BTreeMap::new();
+    for row in rows {
+        if let Some(other) = places.insert(&row.name, &row.place) {
+            panic!("{}: the name {} is taken by {other}", row.place, row.name);
+        }
+    }
+}
+
+/// One gate for each configuration that the rows name.
+fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
+    let mut gates = BTreeMap::new();
+    let text = |name: &str| {
+        let file = folder().join("gates").join(name);
+        std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+    };
+    for row in rows {
+        gates.entry(row.gate.clone()).or_insert_with(|| {
+            let config = format!("{}{}", text("common.yaml"), text(&format!("{}.yaml", row.gate)));
+            Named::new(Gate::start(&config, &text("policy.yaml")))
+        });
+    }
+    gates
+}
+
+fn play_all(rows: &[Row], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, String> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..PLAYERS {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(row) = rows.get(index) else { return };
+                    if let Err(failure) = play(row, gates) {
+                        failures.lock().expect("not poisoned").insert(index, failure);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().expect("not poisoned")
+}
+
+fn play(row: &Row, gates: &BTreeMap<String, Named>) -> Result<(), String> {
+    let wrong = play::row(row, &gates[&row.gate]);
+    wrong.map_err(|wrong| {
+        format!("{} ({}):\n  {}", row.name, row.place, wrong.join("\n").replace('\n', "\n  "))
+    })
+}

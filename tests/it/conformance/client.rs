@@ -1,0 +1,159 @@
+//! The client of one row: a raw socket to the gate, and a reader of what comes back.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::wire::{self, Ending, Message};
+
+/// How long a client waits for the next byte.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// More than this is sent by a thread of its own: the gate may answer, and stop reading, before all is sent.
+const LARGE: usize = 32 * 1024;
+
+/// A connection to a gate.
+pub(crate) struct Client {
+    socket: TcpStream,
+    unread: Vec<u8>,
+    ended: Option<End>,
+    sending: Option<JoinHandle<()>>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// In order (FIN).
+    Closed,
+    /// Broken (RST).
+    Reset,
+}
+
+/// An answer, and how its message ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    /// The answer.
+    pub(crate) message: Message,
+    /// Whether the connection ended before the message did.
+    pub(crate) cut: bool,
+}
+
+impl Client {
+    /// Connects to a gate.
+    pub(crate) fn connect(gate: SocketAddr) -> Self {
+        let socket = TcpStream::connect(gate).expect("the gate listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        socket.set_nodelay(true).expect("a socket");
+        Self { socket, unread: Vec::new(), ended: None, sending: None }
+    }
+
+    /// Sends bytes; that the other side takes no more is no failure of the client.
+    pub(crate) fn send(&mut self, bytes: Vec<u8>) {
+        self.finish_sending();
+        if bytes.len() <= LARGE {
+            let _ = self.socket.write_all(&bytes);
+            return;
+        }
+        let mut socket = self.socket.try_clone().expect("a socket");
+        self.sending = Some(thread::spawn(move || {
+            let _ = socket.set_write_timeout(Some(PATIENCE));
+            let _ = socket.write_all(&bytes);
+        }));
+    }
+
+    /// Sends no more.
+    pub(crate) fn half_close(&mut self) {
+        self.finish_sending();
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Closes the connection, whatever there is to read.
+    pub(crate) fn leave(&mut self) {
+        self.finish_sending();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Waits until these bytes have come; they stay unread.
+    pub(crate) fn sees(&mut self, bytes: &[u8]) -> Result<(), String> {
+        while !self.unread.windows(bytes.len()).any(|w| w == bytes) {
+            self.fill().map_err(|why| format!("{} before {}", why.told(&self.unread), wire::show(bytes)))?;
+        }
+        Ok(())
+    }
+
+    /// Reads one answer.
+    pub(crate) fn answer(&mut self, bodyless: bool) -> Result<Got, String> {
+        loop {
+            let read = wire::answer(&self.unread, bodyless)?;
+            if let Some((message, used)) = &read
+                && message.ending == Ending::Whole
+            {
+                let got = Got { message: message.clone(), cut: false };
+                self.unread.drain(..used);
+                return Ok(got);
+            }
+            match (self.fill(), read) {
+                (Ok(()), _) => {}
+                (Err(Why::Ended(end)), Some((message, _))) => {
+                    self.unread.clear();
+                    let whole = end == End::Closed && wire::ends_with_connection(&message, bodyless)?;
+                    return Ok(Got { message, cut: !whole });
+                }
+                (Err(why), _) => return Err(format!("{} instead of an answer", why.told(&self.unread))),
+            }
+        }
+    }
+
+    /// Waits for the end of the connection, with nothing before it.
+    pub(crate) fn end(&mut self) -> Result<End, String> {
+        if !self.unread.is_empty() {
+            return Err(format!("more bytes instead of the end: {}", wire::show(&self.unread)));
+        }
+        match self.fill() {
+            Ok(()) => Err(format!("more bytes instead of the end: {}", wire::show(&self.unread))),
+            Err(Why::Ended(end)) => Ok(end),
+            Err(Why::Silent) => Err(format!("the connection stays open for {PATIENCE:?}")),
+        }
+    }
+
+    fn finish_sending(&mut self) {
+        if let Some(thread) = self.sending.take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Why> {
+        if let Some(end) = self.ended {
+            return Err(Why::Ended(end));
+        }
+        let mut buffer = [0; 16 * 1024];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => self.ended = Some(End::Closed),
+            Ok(n) => self.unread.extend_from_slice(&buffer[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(Why::Silent);
+            }
+            Err(_) => self.ended = Some(End::Reset),
+        }
+        self.ended.map_or(Ok(()), |end| Err(Why::Ended(end)))
+    }
+}
+
+/// Why no more bytes came.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Ended(End),
+    Silent,
+}
+
+impl Why {
+    fn told(self, unread: &[u8]) -> String {
+        let what = match self {
+            Self::Ended(End::Closed) => "the connection was closed".to_owned(),
+            Self::Ended(End::Reset) => "the connection was reset".to_owned(),
+            Self::Silent => format!("nothing more for {PATIENCE:?}"),
+        };
+        if unread.is_empty() { what } else { format!("{what} after {}", wire::show(unread)) }
+    }
+}

@@ -1,0 +1,152 @@
+//! Plays one row: the client's steps against a gate, the origin's beside them, then looks at both connections.
+
+use std::thread;
+use std::time::Duration;
+
+use super::check;
+use super::client::{Client, End};
+use super::format::{Answer, ClientEnd, Maker, OriginEnd, Row, Step};
+use super::origin::{Origin, PAUSE};
+use super::text::Text;
+use crate::support::gate::Gate;
+
+/// How long what the gate does of itself (closing, sending the rest) may take.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// What is left to arrive late at an origin that should have got nothing.
+const LATE: Duration = Duration::from_millis(30);
+
+/// A gate, and what it calls itself.
+pub(crate) struct Named {
+    /// The process.
+    pub(crate) gate: Gate,
+    /// Its pseudonym in `Via`.
+    pub(crate) via: String,
+}
+
+impl Named {
+    /// Learns from one request what the gate calls itself; nothing, if it may not dial loopback.
+    pub(crate) fn new(gate: Gate) -> Self {
+        let origin = Origin::start(&[], "", 0);
+        let mut client = Client::connect(gate.proxy);
+        client.send(again(&origin));
+        let got = client.answer(false).unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.said()));
+        let via = super::wire::values(&got.message.fields, "via").next().unwrap_or_default();
+        let via = String::from_utf8_lossy(via).trim_start_matches("1.1 ").to_owned();
+        let refused = got.message.start.starts_with(b"HTTP/1.1 403 ");
+        assert!(refused || via.starts_with("crawlgate-"), "Via: {via}; {}", gate.said());
+        Self { gate, via }
+    }
+}
+
+/// Plays a row.
+///
+/// # Errors
+/// Everything that is not as the row expects.
+pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
+    let origin = Origin::start(&row.origin, &named.via, named.gate.admin.port());
+    let mut client = Client::connect(named.gate.proxy);
+    let mut wrong = Vec::new();
+    for step in &row.client {
+        if let Err(why) = act(step, &mut client, &origin, &mut wrong) {
+            wrong.push(why);
+            break;
+        }
+    }
+    if wrong.is_empty() {
+        wrong.extend(client_end(row.client_end, &mut client));
+    }
+    drop(client);
+    let fits = |log: &[_]| check::at_origin(&row.at_origin, log, &origin.names).is_empty();
+    origin.wait(SETTLE, fits);
+    thread::sleep(LATE);
+    if wrong.is_empty() {
+        wrong.extend(row.origin_end.and_then(|end| origin_end(end, &origin, named).err()));
+    }
+    wrong.extend(check::at_origin(&row.at_origin, &origin.connections(), &origin.names));
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn act(step: &Step, client: &mut Client, origin: &Origin, wrong: &mut Vec<String>) -> Result<(), String> {
+    match step {
+        Step::Send(text) => client.send(text.bytes(&origin.names)),
+        Step::Pause => thread::sleep(PAUSE),
+        Step::HalfClose => client.half_close(),
+        Step::AwaitOrigin => {
+            let has_head = |c: &super::origin::Connection| c.bytes.windows(4).any(|w| w == b"\r\n\r\n");
+            if !origin.wait(SETTLE, |log| log.iter().any(has_head)) {
+                return Err("the origin never gets a request".into());
+            }
+        }
+        Step::Sees(text) => client.sees(&text.bytes(&origin.names))?,
+        Step::Leave => client.leave(),
+        Step::Get(expected) => {
+            let got = client.answer(expected.bodyless)?;
+            wrong.extend(check::answer(expected, &got, &origin.names));
+        }
+        Step::GetEnd => {
+            client.end()?;
+        }
+    }
+    Ok(())
+}
+
+fn client_end(expected: ClientEnd, client: &mut Client) -> Option<String> {
+    let told = |why: String| format!("the client's connection, expected to be {expected:?}: {why}");
+    match expected {
+        ClientEnd::Left => None,
+        ClientEnd::Kept => kept(client).err().map(told),
+        ClientEnd::Closed => client.end().err().map(told),
+        ClientEnd::Reset => match client.end() {
+            Ok(End::Reset) => None,
+            Ok(End::Closed) => Some(told("it is closed in order".into())),
+            Err(why) => Some(told(why)),
+        },
+    }
+}
+
+/// A kept connection answers one more request: one that the policy refuses, so that no origin is asked.
+fn kept(client: &mut Client) -> Result<(), String> {
+    client.send(b"GET http://probe.test/ HTTP/1.1\r\nHost: probe.test\r\n\r\n".to_vec());
+    let got = client.answer(false)?;
+    let rule = Text::read("probe")?;
+    let expected = Answer {
+        status: 451,
+        maker: Maker::Refusal("rule".into()),
+        bodyless: false,
+        has: vec![("Crawl-Rule".into(), rule)],
+        lacks: Vec::new(),
+        body: None,
+        cut: false,
+    };
+    let names = super::text::Names { port: 0, admin: 0, via: String::new() };
+    let wrong = check::answer(&expected, &got, &names);
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+fn origin_end(expected: OriginEnd, origin: &Origin, named: &Named) -> Result<(), String> {
+    if expected == OriginEnd::Closed {
+        let ended = origin.wait(SETTLE, |log| log.iter().all(|c| c.ended));
+        return if ended { Ok(()) } else { Err("the origin's connection stays open".into()) };
+    }
+    let before = origin.connections().len();
+    origin.end_script();
+    thread::sleep(PAUSE);
+    let mut client = Client::connect(named.gate.proxy);
+    client.send(again(origin));
+    let got = client.answer(false).map_err(|why| format!("one more request to the origin: {why}"))?;
+    if got.message.body != b"again" {
+        return Err(format!("one more request got an answer that is not its own: {:?}", got.message));
+    }
+    let fresh = origin.connections().len() > before;
+    match (expected, fresh) {
+        (OriginEnd::Reused, true) => Err("the origin's connection is not used again".into()),
+        (OriginEnd::Fresh, false) => Err("the origin's connection is used again".into()),
+        _ => Ok(()),
+    }
+}
+
+fn again(origin: &Origin) -> Vec<u8> {
+    let port = origin.names.port;
+    format!("GET http://a.test:{port}/again HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n").into_bytes()
+}

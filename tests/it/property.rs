@@ -1,0 +1,190 @@
+//! 10,000 random policies and facts against an oracle that follows the text of policy.md.
+//!
+//! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
+
+mod generate;
+mod model;
+mod oracle;
+
+use std::collections::BTreeMap;
+
+use crawlgate::policy::Policy;
+use crawlgate::policy::cases::CaseFacts;
+use crawlgate::policy::compile;
+use crawlgate::policy::decide::{Cause, Decision, Verdict};
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::trail::Trail;
+use crawlgate::vocab::reason::Reason;
+use serde_json::{Value as Json, json};
+
+use generate::{Generator, Spread};
+use model::{Node, World};
+
+const POLICIES: u64 = 10_000;
+
+fn compiled(document: &Json) -> Policy {
+    let files = MemoryFiles::new().with("policy.yaml", document.to_string());
+    match compile::load(&files, "policy.yaml") {
+        Ok(compiled) => compiled.policy,
+        Err(problems) => {
+            panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+        }
+    }
+}
+
+fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
+    facts.with_facts(|facts| policy.decide(facts))
+}
+
+/// The decision in the oracle's words.
+fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said {
+    let options = policy.options_json(trail);
+    let of = |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
+    oracle::Said {
+        rejects: decision.rejects(),
+        stage: model::STAGES.iter().position(|s| *s == decision.stage.as_str()).unwrap(),
+        cause: match decision.cause {
+            Cause::Rule(rule) => policy.rule_id(rule).map(str::to_owned),
+            Cause::Default => None,
+        },
+        logged: decision.logged,
+        options: ["disposition", "html_only", "max_depth"].into_iter().filter_map(of).collect(),
+    }
+}
+
+/// Options that nobody set have the built-in default, which the oracle does not know.
+fn with_defaults(mut said: oracle::Said) -> oracle::Said {
+    said.options.entry("html_only".into()).or_insert(json!(false));
+    said
+}
+
+#[test]
+fn decisions_equal_the_oracles() {
+    let mut generator = Generator::new(1);
+    let (mut rejected, mut early) = (0_u64, 0_u64);
+    for _ in 0..POLICIES {
+        let (document, rules, base) = generator.policy();
+        let policy = compiled(&document);
+        for _ in 0..4 {
+            let world = generator.world();
+            let judged = decide(&policy, &world.to_json());
+            let ours = said(&policy, &judged);
+            let theirs = with_defaults(oracle::judge(&rules, &base, &world));
+            assert_eq!(
+                with_defaults(ours.clone()),
+                theirs,
+                "{}\n{world:#?}\n{document}",
+                shown(&policy, &judged.0)
+            );
+            rejected += u64::from(ours.rejects);
+            early += u64::from(ours.rejects && is_early(&rules, &ours));
+        }
+    }
+    report(&generator.spread, rejected, early);
+}
+
+/// The policy with what became of each rule.
+fn shown(policy: &Policy, trail: &Trail) -> String {
+    let line = |line: crawlgate::policy::explain::RuleLine<'_>| {
+        format!(
+            "{:indent$}{:?} {} {:?}\n",
+            "",
+            line.status,
+            line.rule.id,
+            line.rule.stage,
+            indent = 2 * line.depth
+        )
+    };
+    policy.rule_lines(trail).map(line).collect()
+}
+
+/// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided
+/// before every fact was known.
+fn is_early(rules: &[Node], said: &oracle::Said) -> bool {
+    let stage = |id: &str| stage_of(rules, id, 0);
+    said.cause.as_deref().and_then(stage).is_some_and(|stage| said.stage < stage)
+}
+
+/// The stage at which all facts of a rule and of the groups around it are known.
+fn stage_of(rules: &[Node], id: &str, above: usize) -> Option<usize> {
+    rules.iter().find_map(|rule| {
+        let own = rule.cond().and_then(model::Cond::stage).unwrap_or(0).max(above);
+        if rule.id == id { Some(own) } else { stage_of(rule.children(), id, own) }
+    })
+}
+
+fn report(spread: &Spread, rejected: u64, early: u64) {
+    println!("{rejected} rejections, {early} of them early ({}%)", early * 100 / rejected);
+    for (what, count) in spread {
+        println!("{count:>8}  {what}");
+    }
+    for (what, count) in spread {
+        assert!(*count >= 1_000, "{what} only {count} times");
+    }
+    assert!(early * 5 >= rejected, "{early} early of {rejected}");
+}
+
+/// What three values say early is what two values say when everything is known.
+#[test]
+fn an_early_answer_never_contradicts_the_full_one() {
+    let mut generator = Generator::new(2);
+    let mut checked = 0;
+    for _ in 0..POLICIES {
+        let (document, rules, _) = generator.policy();
+        let policy = compiled(&document);
+        let world = generator.world();
+        let asked = World { address: None, response: None, ..world.clone() };
+        let decision = decide(&policy, &asked.to_json());
+        let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else {
+            continue;
+        };
+        let id = policy.rule_id(rule).unwrap();
+        for _ in 0..8 {
+            let later = generator.world();
+            let full = World { address: later.address, response: later.response, ..world.clone() };
+            if let Some(hits) = oracle::hits_in_full(&rules, id, &full) {
+                checked += 1;
+                assert!(hits, "{id} rejected early and does not hit in full\n{document:#}\n{full:#?}");
+            }
+            let again = decide(&policy, &full.to_json());
+            assert_eq!(again.1, decision.1, "{document:#}\n{full:#?}");
+        }
+    }
+    println!("{checked} early rejections checked in full");
+    assert!(checked > 5_000);
+}
+
+/// A tunnel that is admitted or rejected gets that verdict for every URL of its host; else it is undecided.
+#[test]
+fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
+    let mut generator = Generator::new(3);
+    let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..POLICIES {
+        let (document, ..) = generator.policy();
+        let policy = compiled(&document);
+        let seen = generator.world();
+        let facts =
+            json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
+        let (_, decision) = decide(&policy, &facts);
+        let expected = match decision.verdict {
+            Verdict::Admit => Some(false),
+            Verdict::Reject(_) => Some(true),
+            Verdict::Undecided => None,
+        };
+        *verdicts.entry(["admit", "reject", "undecided"][expected.map_or(2, usize::from)]).or_default() += 1;
+        let Some(rejects) = expected else { continue };
+        for _ in 0..8 {
+            let inner =
+                World { crawler: seen.crawler.clone(), ..generator.world_on("https", &seen.host, 443) };
+            let (_, inside) = decide(&policy, &inner.to_json());
+            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
+            if inside.reason() == Reason::TooDeep {
+                continue;
+            }
+            assert_eq!(inside.rejects(), rejects, "tunnel: {decision:?}\n{document:#}\n{inner:#?}");
+        }
+    }
+    println!("tunnels: {verdicts:?}");
+    assert!(verdicts.values().all(|count| *count > 40) && verdicts.len() == 3, "{verdicts:?}");
+}

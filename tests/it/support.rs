@@ -1,0 +1,3 @@
+//! What several tests share: a gate as its own process.
+
+pub(crate) mod gate;

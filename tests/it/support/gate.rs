@@ -1,0 +1,108 @@
+//! A running crawlgate: the real binary, on ports that the kernel chose, with a configuration of the test's own.
+//!
+//! It knows nothing of HTTP; tests speak to [`Gate::proxy`] themselves.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// How long a gate may take until it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// A crawlgate process; dropping it ends the process.
+pub(crate) struct Gate {
+    child: Child,
+    /// Where it serves crawlers.
+    pub(crate) proxy: SocketAddr,
+    /// Where it serves operators.
+    pub(crate) admin: SocketAddr,
+    said: Arc<Mutex<String>>,
+    directory: PathBuf,
+}
+
+impl Gate {
+    /// Starts `crawlgate run` with this configuration and, beside it, this `policy.yaml`.
+    ///
+    /// # Panics
+    /// If it does not come to listen; the message holds what it said.
+    pub(crate) fn start(config: &str, policy: &str) -> Self {
+        let directory = own_directory();
+        write(&directory, "policy.yaml", policy);
+        let file = write(&directory, "crawlgate.yaml", config);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+            .args(["run", "--config"])
+            .arg(file)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let said = Arc::new(Mutex::new(String::new()));
+        let (proxy, admin) = listen(child.stderr.take().expect("a pipe"), &said);
+        Self { child, proxy, admin, said, directory }
+    }
+
+    /// Everything that it wrote to its standard error so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().expect("not poisoned").clone()
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_up(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn own_directory() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("gate-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+/// Waits for the two lines that name the listeners, and goes on reading so that the process never blocks.
+fn listen(stderr: ChildStderr, said: &Arc<Mutex<String>>) -> (SocketAddr, SocketAddr) {
+    let (tell, told) = mpsc::channel();
+    let kept = Arc::clone(said);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let _ = tell.send(line.clone());
+            kept.lock().expect("not poisoned").push_str(&format!("{line}\n"));
+        }
+    });
+    let (mut proxy, mut admin) = (None, None);
+    loop {
+        let Ok(line) = told.recv_timeout(START) else {
+            panic!("the gate does not listen; it said:\n{}", said.lock().expect("not poisoned"));
+        };
+        proxy = proxy.or_else(|| address(&line, "proxy listening on "));
+        admin = admin.or_else(|| address(&line, "admin listening on "));
+        if let (Some(proxy), Some(admin)) = (proxy, admin) {
+            return (proxy, admin);
+        }
+    }
+}
+
+fn address(line: &str, before: &str) -> Option<SocketAddr> {
+    line.split_once(before)?.1.split_whitespace().next()?.parse().ok()
+}
