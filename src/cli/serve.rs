@@ -134,7 +134,10 @@ impl Server {
         let (delay, patience) = self.patience;
         self.draining.store(true, Ordering::Relaxed);
         if let Drained::CutOff(connections) = self.drain.run(delay, patience).await {
-            tracing::warn!(connections, "requests were still under way after timeouts.drain and were cut off");
+            tracing::warn!(
+                connections,
+                "requests were still under way after timeouts.drain and were cut off"
+            );
         }
         let _ = self.stop_admin.send(());
         let mut tasks = self.tasks;

@@ -177,7 +177,8 @@ impl Download {
     /// `whole` the longest for all of them.
     pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
         let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
-        let mut download = Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
+        let mut download =
+            Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
         if download.incoming.is_end_stream() {
             download.give_back();
         }

@@ -63,7 +63,7 @@ pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problem
 /// The tree of a value of the table; a test makes sure that each has one.
 fn tree(text: &str) -> Node {
     let file: Arc<str> = Arc::from("");
-    let nothing = || Node { place: (&file).into(), value: Value::Null };
+    let nothing = || Node { place: crate::vocab::problem::Place::of_file(&file), value: Value::Null };
     parse(&file, text, &mut Problems::new()).unwrap_or_else(nothing)
 }
 
