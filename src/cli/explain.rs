@@ -120,9 +120,10 @@ fn add_rules(text: &mut String, trial: &Trial<'_>, paint: Paint) {
     }
 }
 
-/// Every option; those that nobody set are faint.
+/// Every option: first those that somebody set, then, faint, those that have their built-in value.
 fn add_options(text: &mut String, trial: &Trial<'_>, paint: Paint) {
-    let lines: Vec<OptionLine<'_>> = trial.policy.option_lines(&trial.trail).collect();
+    let mut lines: Vec<OptionLine<'_>> = trial.policy.option_lines(&trial.trail).collect();
+    lines.sort_by_key(|line| line.set_by == SetBy::BuiltIn);
     let path = lines.iter().map(|line| line.path.len()).max().unwrap_or(0);
     let value = lines.iter().map(|line| show(line.value).len()).max().unwrap_or(0).min(24);
     headline(text, "Options", paint);
@@ -148,7 +149,8 @@ fn add_decision(text: &mut String, trial: &Trial<'_>, facts: &CaseFacts, paint: 
         put(text, format_args!("  rule     {rule}"));
     }
     if let Some(about) = trial.refusal.as_ref().and_then(|r| r.detail.as_deref()) {
-        put(text, format_args!("  about    {about}"));
+        // The author of a policy does not write to the operator's terminal.
+        put(text, format_args!("  about    {}", about.replace(|c: char| c.is_control(), " ")));
     }
     put(text, format_args!("  stage    {}", decision.stage.as_str()));
     if decision.rejects() {
@@ -182,15 +184,14 @@ fn show(value: &Value) -> String {
     match value.to_json() {
         Json::String(text) => text,
         Json::Null => "none".to_owned(),
-        other => other.to_string(),
+        other @ (Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_)) => other.to_string(),
     }
 }
 
 fn tone(status: RuleStatus) -> Tone {
     match status {
         RuleStatus::Matched => Tone::Good,
-        RuleStatus::NoMatch => Tone::Faint,
-        RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => Tone::Faint,
+        RuleStatus::NoMatch | RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => Tone::Faint,
         RuleStatus::Undecided => Tone::Doubt,
     }
 }

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, Settings, Workers};
+use crate::config::settings::{Settings, Workers};
 use crate::policy::Policy;
 
 use super::args::RunArgs;
@@ -34,10 +34,6 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Policy), Exit> {
     }
     let compiled = policy::accept(&settings.policy.origin).map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
-    if settings.policy.origin == PolicyOrigin::BuiltIn {
-        tracing_start();
-        tracing::warn!("no policy is given: the built-in one allows everything; see config/policy.yaml");
-    }
     Ok((settings, compiled.policy))
 }
 
@@ -89,8 +85,13 @@ async fn serve(settings: &Settings, policy: Policy) -> Exit {
 async fn told_to_stop() -> io::Result<&'static str> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("interrupted"),
+    let mut hang_up = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok("SIGTERM"),
+            _ = interrupt.recv() => return Ok("interrupted"),
+            // Without a handler it would end the process, and reloading is what people send it for.
+            _ = hang_up.recv() => tracing::warn!("SIGHUP: reloading is not in this version; restart to load a policy"),
+        }
     }
 }

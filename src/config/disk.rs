@@ -48,9 +48,10 @@ impl Files for PolicyFiles {
 }
 
 fn told(error: io::Error) -> FileError {
-    match error.kind() {
-        io::ErrorKind::NotFound => FileError::NotFound,
-        io::ErrorKind::NotADirectory => FileError::NotADirectory,
-        _ => FileError::Other(error.to_string()),
-    }
+    let kinds = [
+        (io::ErrorKind::NotFound, FileError::NotFound),
+        (io::ErrorKind::NotADirectory, FileError::NotADirectory),
+    ];
+    let known = kinds.into_iter().find(|(kind, _)| *kind == error.kind());
+    known.map_or_else(|| FileError::Other(error.to_string()), |(_, known)| known)
 }

@@ -71,13 +71,12 @@ pub struct Loaded {
 pub fn load(overrides: &Overrides, around: &Surroundings<'_>) -> Result<Loaded, Vec<Problem>> {
     let file = find(overrides, around);
     let mut problems = Problems::new();
-    let text = match &file {
-        Some(path) => read(path, &mut problems),
-        None => None,
-    };
-    let config = match (&file, text) {
-        (Some(path), Some(text)) => ConfigFile::read(&shown(path), &text, around.variables, &mut problems),
-        (_, _) => ConfigFile::default(),
+    let config = match &file {
+        Some(path) => match read(path) {
+            Ok(text) => ConfigFile::read(&shown(path), &text, around.variables, &mut problems),
+            Err(mistake) => return Err(vec![Problem::error(&Place::of_file(&shown(path)), mistake)]),
+        },
+        None => ConfigFile::default(),
     };
     let home = Home::of(file.as_deref(), around);
     let settings = resolve(config, overrides, &home, &mut problems);
@@ -97,18 +96,12 @@ fn find(overrides: &Overrides, around: &Surroundings<'_>) -> Option<PathBuf> {
     Some(around.directory.join(USUAL_FILE)).filter(|path| path.exists())
 }
 
-fn read(path: &Path, problems: &mut Problems) -> Option<String> {
-    let mistake = match fs::read(path) {
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => return Some(text),
-            Err(error) => {
-                format!("the file is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to() + 1)
-            }
-        },
-        Err(error) => format!("the configuration cannot be read: {error}"),
-    };
-    problems.push(Problem::error(&Place::of_file(&shown(path)), mistake));
-    None
+/// The text of a file; the error says what is wrong with it as a whole.
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        format!("the file is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to() + 1)
+    })
 }
 
 fn shown(path: &Path) -> Arc<str> {
@@ -165,7 +158,10 @@ fn origin(named: Option<(String, Place)>, home: &Home, problems: &mut Problems) 
         if home.policy.exists() {
             return PolicyOrigin::Path(home.policy.clone());
         }
-        problems.push(without_policy(&home.policy));
+        // A broken configuration may have named one where nobody could read it.
+        if !problems.has_errors() {
+            problems.push(without_policy(&home.policy));
+        }
         return PolicyOrigin::BuiltIn;
     };
     let path = home.directory.join(&written);

@@ -86,7 +86,9 @@ impl Refusal {
             Verdict::Undecided => Reason::Undecided,
         };
         let refusing = policy.refusing(trail, decision);
-        let profile_decides = matches!(reason.row().status, StatusSource::Profile(_));
+        // What a tunnel would be refused for is not known, so neither is what its rule would make of the refusal.
+        let undecided = reason == Reason::Undecided;
+        let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
         Some(Self {
             rule: refusing.rule.and_then(RuleId::new),
             detail: refusing.about.map(|about| Cow::Owned(about.to_owned())),

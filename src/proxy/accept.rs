@@ -24,6 +24,7 @@ use hyper::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::body::BodyError;
 use super::drain::{DrainWatch, Stage};
 use super::head::{ClientWatch, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn};
 
@@ -191,6 +192,10 @@ async fn connection<O: Owner>(
         served.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
+        // An answer broke off: the client must not take what it got for all of it.
+        if std::error::Error::source(&error).is_some_and(|source| source.is::<BodyError>()) {
+            connection.client.reset_at_end();
+        }
         tracing::debug!(%error, %peer, "connection ended");
     }
     drop(place);

@@ -302,6 +302,7 @@ class Site:
         clips = [(f"/clips/{n}.mp4", "video/mp4") for n in range(1, 6)]
         clips += [
             ("/clips/upper.mp4", 'VIDEO/MP4; codecs="avc1"'),
+            ("/clips/latin.mp4", 'video/mp4; name="caf\u00e9"'),
             ("/clips/bare", "video/webm"),
             ("/clips/stream.ts", "video/mp2t"),
             ("/clips/closed.avi", "video/x-msvideo"),
@@ -311,6 +312,8 @@ class Site:
         for path, kind in clips:
             framing = {"/clips/stream.ts": "chunked", "/clips/closed.avi": "close"}.get(path, "length")
             self._file(MEDIA, path, kind, MIB if path == "/clips/1.mp4" else 20_000, framing)
+        types = (("Content-Type", "unknown"), ("Content-Type", "video/mp4"))
+        self._put(MEDIA, "/clips/twice.mp4", Page(200, types, filler("twice", 20_000)))
         self._file(MEDIA, "/img/edge.png", "image/png", 65_535)
         self._file(MEDIA, "/img/large.png", "image/png", 65_536)
         self._file(MEDIA, "/img/large-chunked.png", "image/png", 80_000, "chunked")
@@ -318,7 +321,7 @@ class Site:
         for n, path in enumerate(galleries):
             self._list(MEDIA, path, [galleries[(n + 1) % 5]], images[n * 4 : n * 4 + 4])
         pictures = ["/img/edge.png", "/img/large.png", "/img/large-chunked.png"]
-        self._list(MEDIA, "/", [*galleries, *(path for path, _ in clips)], pictures)
+        self._list(MEDIA, "/", [*galleries, *(path for path, _ in clips), "/clips/twice.mp4"], pictures)
 
     def _cal(self) -> None:
         items = [f"/items?page={n}" for n in range(1, 11)]

@@ -79,15 +79,18 @@ class Singles:
             self._report.check(f"raw: CONNECT over HTTP/{version} is answered 501 once, and closed", problems)
 
     def _methods(self) -> None:
-        upload, page = self._curl([self._www("/news/1.html")] * 2, 'data = "a=b"'), []
-        self._report.check(
+        upload = self._curl([self._www("/news/1.html")] * 2, 'data = "a=b"')
+        self._report.equal(
             "curl: POST is refused by rule, and the connection stays",
-            [
-                f"{a.status} {a.one('Crawl-Rule')}"
-                for a in upload
-                if (a.status, a.one("Crawl-Rule")) != (451, "no-upload")
-            ]
-            + [f"{sum(a.connects for a in upload)} connections"] * (sum(a.connects for a in upload) != 1),
+            ([(a.status, a.one("Crawl-Rule")) for a in upload], sum(a.connects for a in upload)),
+            ([(451, "no-upload")] * 2, 1),
+        )
+        bodies = [self._www(path) for path in ("/private/a.html", "/error/404", "/news/1.html", "/cgi-bin/form.html")]
+        answers = self._curl(bodies, 'data = "a=b"', 'request = "GET"')
+        self._report.equal(
+            "curl: requests with bodies, refused or not, share one connection",
+            ([a.status for a in answers], sum(a.connects for a in answers)),
+            ([451, 404, 200, 451], 1),
         )
         page = self._curl([self._www("/embargo/report.html")], r'header = "If-None-Match: \"1\""')[0]
         self._report.equal(
@@ -198,6 +201,7 @@ class Singles:
             "a port of 99999": self._request("GET", f"http://{WWW}:99999/"),
             "a fragment": self._request("GET", url + "#top"),
             "userinfo": self._request("GET", url.replace("http://", "http://me:pw@")),
+            "an escape in the host": self._request("GET", url.replace("crawl.test", "crawl%2Etest")),
             "a backslash": self._request("GET", self._www("/cgi-bin\\form.html")),
             "a target in origin form": self._request("GET", "/news/1.html"),
         }

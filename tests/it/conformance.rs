@@ -46,6 +46,7 @@ fn every_row_holds() {
     for (name, named) in &mut gates {
         let said = named.gate.said();
         assert!(named.gate.is_up() && !said.contains("panicked"), "gate {name} said:\n{said}");
+        play::nothing_is_left(named).unwrap_or_else(|why| panic!("gate {name}: {why}"));
     }
     println!(
         "conformance: {} rows played of {of_requests} requests and {of_responses} responses, {} failed",

@@ -245,6 +245,13 @@ async fn slow_heads_are_refused_and_silence_just_ends() {
     client.send("\r\nGET /d HTTP").await;
     assert_eq!(client.answer().await.0, 408);
     assert_eq!(client.rest().await, "");
+    let proxy = Listening::new(with(|r| r.head = SHORT)).await;
+    let mut client = proxy.connect().await;
+    client.send("GET /a HTTP/1.1\r\n\r\n").await;
+    assert_eq!(client.answer().await.0, 200);
+    tokio::time::sleep(SHORT).await;
+    client.send("GET /b HTTP/1.1\r\n").await;
+    assert_eq!(client.answer().await.0, 408, "a head's time is not that of silence");
     let trickle = async {
         let mut client = proxy.connect().await;
         for byte in SCRIPT.bytes().cycle() {

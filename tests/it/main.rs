@@ -5,14 +5,17 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test that panics has failed, its helpers too"
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed, its helpers too; some tests time what sockets do"
 )]
 
 mod address;
 mod admin;
 mod broken;
+mod cli;
 mod compile;
 mod conditions;
+mod config;
 mod conformance;
 mod head;
 mod layers;

@@ -1,3 +1,5 @@
-//! What several tests share: a gate as its own process.
+//! What several tests share.
 
+pub(crate) mod command;
+pub(crate) mod folder;
 pub(crate) mod gate;

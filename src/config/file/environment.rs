@@ -8,22 +8,38 @@ use crate::yaml::{Node, Value};
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Replaces the variables in every text of a tree; keys are left alone.
+///
+/// A value with a mistake is taken out when it is reported: what a reader would say of it besides is no news.
 pub(super) fn substitute_all(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) {
     match &mut node.value {
-        Value::Text(text) if text.contains('$') => match substitute(text, variables) {
-            Ok(done) => node.value = scalar(done),
-            Err(mistake) => {
-                problems.push(Problem::error(&node.place, mistake));
-                // Known to be a mistake: what a reader would say of it besides is no news.
-                node.value = Value::Null;
-            }
-        },
-        Value::Sequence(items) => items.iter_mut().for_each(|item| substitute_all(item, variables, problems)),
-        Value::Mapping(entries) => {
-            entries.iter_mut().for_each(|entry| substitute_all(&mut entry.value, variables, problems));
-        }
+        Value::Sequence(items) => items.retain_mut(|item| fits(item, variables, problems)),
+        Value::Mapping(entries) => entries.retain_mut(|entry| fits(&mut entry.value, variables, problems)),
         Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => {}
     }
+}
+
+fn fits(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) -> bool {
+    let replaced = match &node.value {
+        Value::Text(text) if text.contains('$') => substitute(text, variables),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Int(..)
+        | Value::Float(..)
+        | Value::Text(_)
+        | Value::Sequence(_)
+        | Value::Mapping(_) => {
+            substitute_all(node, variables, problems);
+            return true;
+        }
+    };
+    match replaced {
+        Ok(text) => node.value = scalar(text),
+        Err(mistake) => {
+            problems.push(Problem::error(&node.place, mistake));
+            return false;
+        }
+    }
+    true
 }
 
 /// What the text would be in the file: `workers: ${WORKERS}` is a number if the variable is one.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::vocab::problem::Problem;
+use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
 use crate::yaml::read::{self, MapReader};
@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 24] = [
+const LATER: [(&str, &str, &str); 22] = [
     ("", "crawlers", "[]"),
     ("", "anonymous", "allow"),
     ("", "tls", TLS),
@@ -31,8 +31,6 @@ const LATER: [(&str, &str, &str); 24] = [
     ("policy", "url", ABSENT),
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
-    ("egress", "connect_ports", "[443, 80]"),
-    ("egress", "tls_ports", "[443]"),
     ("egress", "parents", "{}"),
     ("limits", "queue_per_host", "1000"),
     ("limits", "queue", "10000"),
@@ -63,7 +61,7 @@ pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problem
 /// The tree of a value of the table; a test makes sure that each has one.
 fn tree(text: &str) -> Node {
     let file: Arc<str> = Arc::from("");
-    let nothing = || Node { place: crate::vocab::problem::Place::of_file(&file), value: Value::Null };
+    let nothing = || Node { place: Place::of_file(&file), value: Value::Null };
     parse(&file, text, &mut Problems::new()).unwrap_or_else(nothing)
 }
 

@@ -15,9 +15,10 @@ pub struct Egress {
     pub allow_loopback: bool,
     /// Ports that requests may go to.
     pub ports: Ports,
-    /// Ports that CONNECT may ask for.
+    /// Ports that CONNECT may ask for. Until tunnels are built every CONNECT is refused, so any set may be given: none
+    /// lets anything through.
     pub connect_ports: Ports,
-    /// Ports where a blind tunnel may carry TLS.
+    /// Ports where a blind tunnel may carry TLS; as for [`Self::connect_ports`], without effect yet.
     pub tls_ports: Ports,
     /// How names become addresses.
     pub resolver: Resolver,

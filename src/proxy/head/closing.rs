@@ -47,12 +47,9 @@ impl<E: HeadEvents> HeadReader<E> {
         loop {
             let step = self.poll_closing_step(&mut closing, cx);
             let over = matches!(closing, Closing::Over);
-            match step {
-                Poll::Ready(Ok(())) if !over => {}
-                step => {
-                    self.mode = Mode::Closing(closing);
-                    return step;
-                }
+            if over || !matches!(step, Poll::Ready(Ok(()))) {
+                self.mode = Mode::Closing(closing);
+                return step;
             }
         }
     }

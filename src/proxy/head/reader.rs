@@ -167,7 +167,7 @@ impl<E: HeadEvents> HeadReader<E> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if let Poll::Pending = self.socket.poll_readable(cx)? {
+            if self.socket.poll_readable(cx)?.is_pending() {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
             }
@@ -266,7 +266,7 @@ impl<E: HeadEvents> HeadReader<E> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if let Poll::Pending = self.socket.poll_readable(cx)? {
+            if self.socket.poll_readable(cx)?.is_pending() {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
             }
@@ -374,13 +374,13 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let closing = match std::mem::replace(&mut self.mode, Mode::Head) {
-            Mode::Closing(closing) => closing,
-            mode => {
-                self.socket.shut_down();
-                let sending = matches!(mode, Mode::Opaque) || !self.buffer.is_empty();
-                if sending { self.linger() } else { Closing::Over }
-            }
+        let mode = std::mem::replace(&mut self.mode, Mode::Head);
+        let sending = matches!(mode, Mode::Opaque) || !self.buffer.is_empty();
+        let closing = if let Mode::Closing(closing) = mode {
+            closing
+        } else {
+            self.socket.shut_down();
+            if sending { self.linger() } else { Closing::Over }
         };
         self.poll_closing(closing, cx)
     }

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BufMut;
 use socket2::SockRef;
@@ -84,6 +85,12 @@ impl Socket {
 pub struct ClientWatch(Arc<TcpStream>);
 
 impl ClientWatch {
+    /// Has the connection reset when it is dropped: an end in order would be the end of a body without length.
+    pub fn reset_at_end(&self) {
+        // It fails if the client has gone, who then needs not be told.
+        let _ = SockRef::from(&*self.0).set_linger(Some(Duration::ZERO));
+    }
+
     /// Ready once the client has left.
     pub async fn left(&self) {
         // Waiting for readability would end at once where bytes lie unread. Priority data is not listened for on this

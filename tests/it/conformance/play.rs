@@ -13,6 +13,9 @@ use crate::support::gate::Gate;
 /// How long what the gate does of itself (closing, sending the rest) may take.
 const SETTLE: Duration = Duration::from_secs(4);
 
+/// How often what takes time is looked for.
+const LOOKS: u32 = 20;
+
 /// What is left to arrive late at an origin that should have got nothing.
 const LATE: Duration = Duration::from_millis(30);
 
@@ -37,6 +40,33 @@ impl Named {
         assert!(refused || via.starts_with("crawlgate-"), "Via: {via}; {}", gate.said());
         Self { gate, via }
     }
+}
+
+/// Asks the gate's own metrics, once all rows are over: no panic, and no request or connection still counted.
+///
+/// # Errors
+/// The lines that say otherwise.
+pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
+    let zeros = ["crawlgate_panics_total 0", "crawlgate_inflight_requests 0", "crawlgate_connections 0"];
+    let mut metrics = String::new();
+    for _ in 0..LOOKS {
+        metrics = scraped(named)?;
+        if zeros.iter().all(|line| metrics.lines().any(|l| l == *line)) {
+            return Ok(());
+        }
+        thread::sleep(SETTLE / LOOKS);
+    }
+    let families = zeros.map(|line| line.split(' ').next().unwrap_or_default());
+    let lines: Vec<&str> = metrics.lines().filter(|l| families.iter().any(|f| l.starts_with(f))).collect();
+    Err(format!("expected {zeros:?}, got {lines:?}"))
+}
+
+fn scraped(named: &Named) -> Result<String, String> {
+    let mut client = Client::connect(named.gate.admin);
+    let host = named.gate.admin;
+    client.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes());
+    let got = client.answer(false)?;
+    Ok(String::from_utf8_lossy(&got.message.body).into_owned())
 }
 
 /// Plays a row.

@@ -1,0 +1,430 @@
+//! The commands as scripts meet them: the binary, its output and its exit codes.
+
+use serde_json::{Value as Json, json};
+
+use crate::support::command::{Said, crawlgate};
+use crate::support::folder::Folder;
+
+const POLICY: &str = r#"
+policy: 1
+name: acme
+options: { disposition: disallow }
+rules:
+  - id: intranet
+    when: { domain: intra.example.com }
+    then: allow
+    set: { max_depth: 3 }
+    rules:
+      - { id: no-cgi, about: no scripts, forbid: { under: /cgi-bin }, log: true }
+      - { when: { under: /old }, then: disallow-log }
+      - { id: gone, forbid: { under: /gone }, log: true, reject: gone }
+      - { id: video, when: { content_type: "video/*" }, then: exclude }
+  - { id: keep, when: { url: "http://intra.example.com/old/keep.html" }, then: allow, stop: true }
+  - { id: off, enabled: false, forbid: { always: true } }
+  - { id: ten, forbid: { address: [198.51.100.0/24] } }
+"#;
+
+const PASSING: &str = r#"
+cases:
+  - { url: "http://intra.example.com/cgi-bin/x", expect: reject, rule: no-cgi, reason: rule, logged: true }
+"#;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("p.yaml", format!("{POLICY}{PASSING}"));
+    folder
+}
+
+/// Runs a command in a folder that has the policy `p.yaml`.
+fn run(arguments: &[&str], input: &str) -> Said {
+    crawlgate(folder().path(), arguments, input)
+}
+
+fn lines(said: &Said) -> Vec<Json> {
+    said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn decide_writes_every_key_of_the_contract() {
+    let said = run(&["decide", "--policy", "p.yaml"], "http://INTRA.example.com:80/gone/x\n");
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let mut line = lines(&said).remove(0);
+    let options = line["options"].take();
+    assert_eq!(options["disposition"], "allow");
+    assert_eq!(options["politeness"]["delay"], "1s");
+    let policy = line["policy"].take();
+    let revision = policy.as_str().unwrap().strip_prefix("acme@").unwrap();
+    assert!(revision.len() == 8 && revision.bytes().all(|b| b.is_ascii_hexdigit()), "{policy}");
+    let expected = json!({
+        "url": "http://intra.example.com/gone/x", "verdict": "reject", "stage": "request", "reason": "rule",
+        "rule": "gone", "intent": "gone", "status": 410, "crawl_status": "REJECTED_FILTER", "code": null,
+        "logged": true, "index": true, "follow": true, "options": null, "policy": null,
+    });
+    assert_eq!(line, expected);
+    let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
+    let order: Vec<&String> = expected.as_object().unwrap().keys().collect();
+    assert_eq!(keys, order);
+}
+
+/// Facts, and verdict, stage, reason, rule, status and `crawl_status`.
+#[test]
+fn decide_runs_the_stages_as_far_as_the_facts_reach() {
+    let table = [
+        (json!({}), json!(["allow", "request", "rule", "intranet", null, "ACCEPTED"])),
+        (
+            json!({ "url": "http://other.example/" }),
+            json!(["reject", "request", "default", null, 451, "REJECTED_FILTER"]),
+        ),
+        (
+            json!({ "url": "http://intra.example.com/old/a" }),
+            json!(["reject", "request", "rule", "rules.1.2", 451, "REJECTED_FILTER"]),
+        ),
+        (
+            json!({ "depth": 4 }),
+            json!(["reject", "request", "too_deep", "intranet", 451, "REJECTED_TOO_DEEP"]),
+        ),
+        (
+            json!({ "address": "198.51.100.7" }),
+            json!(["reject", "destination", "rule", "ten", 451, "REJECTED_FILTER"]),
+        ),
+        (
+            json!({ "content_type": "Video/MP4; a=b" }),
+            json!(["reject", "response", "rule", "video", 451, "REJECTED_FILTER"]),
+        ),
+        (
+            json!({ "headers": { "Content-Type": "video/mp4" } }),
+            json!(["reject", "response", "rule", "video", 451, "REJECTED_FILTER"]),
+        ),
+        (
+            json!({ "status": 404, "content_type": "video/mp4" }),
+            json!(["allow", "response", "rule", "intranet", null, "REJECTED_NOTFOUND"]),
+        ),
+        (
+            json!({ "status": 503 }),
+            json!(["allow", "response", "rule", "intranet", null, "REJECTED_BAD_STATUS"]),
+        ),
+        (
+            json!({ "tunnel": true }),
+            json!(["undecided", "connect", "undecided", "no-cgi", 451, "REJECTED_FILTER"]),
+        ),
+    ];
+    let mut input = String::new();
+    for (facts, _) in &table {
+        let mut all = json!({ "url": "http://intra.example.com/a" });
+        facts.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        input.push_str(&format!("{all}\n"));
+    }
+    let said = run(&["decide", "--policy", "p.yaml"], &input);
+    assert_eq!(said.code, 0, "{}", said.err);
+    for ((facts, expected), line) in table.iter().zip(lines(&said)) {
+        let keys = ["verdict", "stage", "reason", "rule", "status", "crawl_status"];
+        let found: Vec<&Json> = keys.iter().map(|key| &line[key]).collect();
+        assert_eq!(json!(found), *expected, "{facts}");
+    }
+}
+
+#[test]
+fn decide_goes_on_after_a_line_that_cannot_be_read() {
+    let input = b"http://intra.example.com/a\nhttp://a:99999/\n\n{\"url\": 1}\n{\"url\": \"http://a/\", \"dept\": 1}\n{\n\
+                  http://a/\xe9\r\nftp://a/\nhttp://other.example/";
+    let said = crawlgate(folder().path(), &["decide", "--policy", "p.yaml"], input);
+    assert_eq!((said.code, said.err.as_str()), (1, ""));
+    let lines = lines(&said);
+    let errors: Vec<&str> = lines.iter().map(|line| line["error"].as_str().unwrap_or("")).collect();
+    for (found, expected) in errors.iter().zip([
+        "",
+        "port",
+        "empty",
+        "`url` must be text",
+        "did you mean `depth`",
+        "no JSON object",
+        "not UTF-8",
+        "http",
+        "",
+    ]) {
+        assert!(
+            found.contains(expected) && found.is_empty() == expected.is_empty(),
+            "{found:?} {expected:?}"
+        );
+    }
+    assert_eq!(errors.len(), 9);
+    assert_eq!(lines[1]["input"], "http://a:99999/");
+    assert_eq!(lines[1].as_object().unwrap().len(), 2);
+    assert_eq!(lines[8]["verdict"], "reject");
+}
+
+#[test]
+fn decide_as_columns() {
+    let input = "http://intra.example.com/cgi-bin/x\nhttp://intra.example.com/\nhttp://a\tb/\n";
+    let said = run(&["decide", "--policy", "p.yaml", "--format", "tsv"], input);
+    let expected = "http://intra.example.com/cgi-bin/x\treject\trequest\trule\tno-cgi\t451\n\
+                    http://intra.example.com/\tallow\trequest\trule\tintranet\t\n";
+    assert_eq!(said.code, 1);
+    assert_eq!(&said.out[..expected.len()], expected);
+    let last: Vec<&str> = said.out.lines().last().unwrap().split('\t').collect();
+    assert_eq!((last.len(), last[0], last[1]), (6, "http://a b/", "error"));
+}
+
+#[test]
+fn explain_tells_what_became_of_every_rule() {
+    let url = "http://intra.example.com/old/keep.html";
+    let said = run(&["explain", url, "--policy", "p.yaml", "--status", "200"], "");
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let rules = "\
+Rules
+  intranet     matched
+    no-cgi     no match
+    rules.1.2  matched
+    gone       no match
+    video      no match
+  keep         matched
+  off          skipped: disabled
+  ten          undecided (facts of the destination stage are not given)
+";
+    assert!(said.out.contains(rules), "{}", said.out);
+    assert!(said.out.starts_with(url) && !said.out.contains('\u{1b}'), "{}", said.out);
+    let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
+    assert!(said.out.contains(decision), "{}", said.out);
+    let option =
+        |path: &str| said.out.lines().find(|l| l.trim().starts_with(path)).unwrap().trim().to_owned();
+    assert!(option("disposition").ends_with("allow            keep"), "{}", said.out);
+    assert!(option("max_depth").ends_with("intranet"), "{}", said.out);
+    assert!(option("html_only").ends_with("built-in"), "{}", said.out);
+}
+
+#[test]
+fn explain_as_json_holds_all_of_it() {
+    let url = "http://intra.example.com/gone/x";
+    let said = run(&["explain", url, "--policy", "p.yaml", "--profile", "heritrix", "--format", "json"], "");
+    let all: Json = serde_json::from_str(&said.out).unwrap();
+    let rules: Vec<(&str, &str)> = all["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| (rule["rule"].as_str().unwrap(), rule["status"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        rules[..4],
+        [("intranet", "matched"), ("no-cgi", "no match"), ("rules.1.2", "no match"), ("gone", "matched")]
+    );
+    assert_eq!(all["rules"][1]["about"], "no scripts");
+    assert_eq!(all["rules"][4]["waits_for"], "response");
+    let disposition = &all["options"][0];
+    assert_eq!(*disposition, json!({ "option": "disposition", "value": "allow", "set_by": "intranet" }));
+    assert_eq!(all["decision"]["status"], 404, "heritrix is told 404 for what is gone");
+}
+
+#[test]
+fn explain_answers_scripts_by_its_exit_code() {
+    for (arguments, code) in [
+        (&["http://intra.example.com/a"][..], 0),
+        (&["http://intra.example.com/cgi-bin/x"], 1),
+        (&["http://intra.example.com/a", "--tunnel"], 1),
+        (&["http://intra.example.com/a", "--content-type", "video/mp4"], 1),
+        (&["http://intra.example.com/a", "--header", "Content-Type: video/mp4"], 1),
+        (&["http://intra.example.com/a", "--depth", "4"], 1),
+        (&["http://intra.example.com/a", "--address", "198.51.100.1"], 1),
+        (&["http://intra.example.com/a", "--address", "198.51.101.1", "--size", "5"], 0),
+        (&["http://intra.example.com:99999/a"], 2),
+        (&["http://intra.example.com/a", "--status", "99"], 2),
+        (&["http://intra.example.com/a", "--profile", "scapy"], 2),
+    ] {
+        let said = run(&[&["explain", "--policy", "p.yaml", "--exit-code"], arguments].concat(), "");
+        assert_eq!(said.code, code, "{arguments:?}: {} {}", said.out, said.err);
+        assert_eq!(said.err.is_empty(), code != 2, "{arguments:?}: {}", said.err);
+    }
+    let said = run(&["explain", "http://a:99999/", "--policy", "p.yaml"], "");
+    assert!(said.err.starts_with("error: http://a:99999/: ") && said.err.contains("port"), "{}", said.err);
+}
+
+#[test]
+fn test_runs_the_cases() {
+    let said = run(&["test", "p.yaml"], "");
+    assert_eq!(said.code, 0);
+    assert!(said.out.starts_with("acme@") && said.out.ends_with(": 1 passed, 0 failed\n"), "{}", said.out);
+
+    let folder = folder();
+    let failing = "cases:\n  - { url: \"http://intra.example.com/a\", expect: reject, rule: no-cgi, \
+                   options: { max_depth: 4 } }\n";
+    folder.write("failing.yaml", format!("{POLICY}{failing}"));
+    let said = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml"], "");
+    let expected = "FAILED http://intra.example.com/a\n  expect: expected reject, found allow\n  \
+                    rule: expected no-cgi, found intranet\n  options.max_depth: expected 4, found 3\n";
+    assert!(said.code == 1 && said.out.contains(expected), "{}", said.out);
+    let said = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml", "--format", "json"], "");
+    let report: Json = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &report["passed"], &report["failed"]), (1, &json!(1), &json!(1)));
+    assert_eq!(report["policies"][1]["cases"][0]["differences"][1]["expected"], "no-cgi");
+    for command in ["check", "run"] {
+        let arguments = if command == "check" {
+            vec!["check", "failing.yaml"]
+        } else {
+            vec!["run", "--policy", "failing.yaml"]
+        };
+        let said = crawlgate(folder.path(), &arguments, "");
+        assert!(said.code == 2 && said.err.contains("failing.yaml:19:5: error: the case of"), "{said:?}");
+    }
+}
+
+#[test]
+fn check_tells_policies_from_configurations() {
+    let folder = folder();
+    folder.write("c.yaml", "policy: { path: p.yaml }\n");
+    folder.write("rules/a.yaml", POLICY);
+    for paths in [&["p.yaml"][..], &["c.yaml"], &["rules"], &["rules", "c.yaml", "p.yaml"], &[]] {
+        let said = crawlgate(folder.path(), &[&["check"], paths].concat(), "");
+        assert!(said.out.ends_with("warning\n") || said.out.ends_with("warnings\n"), "{paths:?} {said:?}");
+        assert_eq!(said.code, 0, "{paths:?} {said:?}");
+    }
+    // The configuration and the policy that it names are two things; named again it is not checked again.
+    let said = crawlgate(folder.path(), &["check", "c.yaml", "p.yaml"], "");
+    assert_eq!(said.out.matches("p.yaml: acme@").count(), 1, "{}", said.out);
+}
+
+#[test]
+fn check_makes_warnings_fail_only_when_asked() {
+    let folder = Folder::new();
+    for (arguments, code) in [(&["check"][..], 0), (&["check", "--strict"], 1)] {
+        let said = crawlgate(folder.path(), arguments, "");
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.err.contains("warning: there is no policy"), "{said:?}");
+    }
+}
+
+#[test]
+fn check_as_json_is_for_editors() {
+    let folder = Folder::new();
+    folder.write("c.yaml", "lisen: 1\nlimits: { head: 5 }\n");
+    let said = crawlgate(folder.path(), &["check", "c.yaml", "--format", "json"], "");
+    let report: Json = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, said.err.as_str(), &report["errors"]), (2, "", &json!(2)));
+    let first = &report["problems"][0];
+    assert_eq!((&first["file"], &first["line"], &first["column"]), (&json!("c.yaml"), &json!(1), &json!(1)));
+    assert_eq!((&first["found"], &first["near"]), (&json!("lisen"), &json!("listen")));
+}
+
+/// Whatever is broken, each command says what and where, does nothing and exits 2.
+#[test]
+fn broken_input_is_told_and_nothing_is_done() {
+    let folder = folder();
+    folder.write("broken.yaml", "policy: 1\nname: a\nrules: [{ id: x\n");
+    folder.write("unknown.yaml", POLICY.replace("forbid: { under", "forbidd: { under"));
+    folder.write("latin.yaml", b"policy: 1\nname: \xe9\n");
+    folder.write("regex.yaml", "policy: 1\nname: a\noptions: { disposition: allow }\nrules:\n  - { id: r, forbid: { path: { regex: 'a(b' } } }\n");
+    folder.write("list.yaml", "policy: 1\nname: a\noptions: { disposition: allow }\nlists: { l: { kind: hosts, file: none.txt } }\n");
+    folder.write("empty/readme.txt", "");
+    folder.write("bad-config.yaml", "listen: [\n");
+    folder.write("names-none.yaml", "policy: { path: none.yaml }\n");
+    for (name, expected) in [
+        ("broken.yaml", "broken.yaml:3:"),
+        ("unknown.yaml", "did you mean `forbid`?"),
+        ("latin.yaml", "line 2 is not UTF-8"),
+        ("regex.yaml", "regex.yaml:5:"),
+        ("list.yaml", "there is no such file"),
+        ("none.yaml", "none.yaml: error: the policy cannot be read: there is no such file"),
+        ("empty", "no policy"),
+    ] {
+        for command in
+            [&["check", name][..], &["decide", "--policy", name], &["test", name], &["run", "--policy", name]]
+        {
+            // `check` takes a file that is neither for a configuration.
+            if command[0] == "check" && matches!(name, "broken.yaml" | "latin.yaml" | "none.yaml") {
+                continue;
+            }
+            let said = crawlgate(folder.path(), command, "");
+            assert_eq!(said.code, 2, "{command:?} {said:?}");
+            assert!(said.err.contains(expected), "{command:?} {expected} {}", said.err);
+            assert!(command[0] == "check" || said.out.is_empty(), "{command:?} {said:?}");
+        }
+    }
+    for (name, expected) in [
+        ("bad-config.yaml", "bad-config.yaml:"),
+        ("latin.yaml", "latin.yaml: error: "),
+        ("broken.yaml", "broken.yaml:3:"),
+        ("none.yaml", "none.yaml: error: the configuration cannot be read: No such file"),
+        ("empty", "Is a directory"),
+        ("names-none.yaml", "names-none.yaml:1:17: error: there is no such policy; found `none.yaml`"),
+    ] {
+        for command in [&["run", "--config", name][..], &["check", name]] {
+            if command[0] == "check" && name == "empty" {
+                continue;
+            }
+            let said = crawlgate(folder.path(), command, "");
+            assert_eq!(said.code, 2, "{command:?} {said:?}");
+            assert!(said.err.contains(expected), "{command:?} {expected} {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn run_refuses_what_would_be_dangerous_or_cannot_work() {
+    let folder = folder();
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = busy.local_addr().unwrap().to_string();
+    for (arguments, code, expected) in [
+        (["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"], 2, "open relay"),
+        (["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"], 2, "admin.token_file"),
+        (["--listen", &busy, "--admin", "127.0.0.1:0"], 3, "cannot listen on"),
+        (["--listen", "127.0.0.1", "--admin", "127.0.0.1:0"], 2, "--listen"),
+    ] {
+        let said = crawlgate(folder.path(), &[&["run", "--policy", "p.yaml"], &arguments[..]].concat(), "");
+        assert_eq!(said.code, code, "{arguments:?} {said:?}");
+        assert!(said.err.contains(expected), "{arguments:?} {said:?}");
+    }
+}
+
+#[test]
+fn target_shows_canonical_forms() {
+    let said = run(&["target", "HTTP://Example.COM:80/a/../b", "--format", "json"], "");
+    let line = lines(&said).remove(0);
+    assert_eq!((said.code, &line["canonical"]), (0, &json!("http://example.com/b")));
+    let said = run(&["target"], "http://0x7f.1/\nhttp://a:99999/\n");
+    assert_eq!(said.code, 1);
+    assert!(said.out.starts_with("loopback ") && said.out.contains("error "), "{}", said.out);
+}
+
+/// Every command has an example and its exit codes, and nothing is listed that does not work.
+#[test]
+fn help_teaches() {
+    let said = run(&["--help"], "");
+    assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
+    for command in ["run", "demo", "check", "explain", "decide", "test", "target"] {
+        assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
+        let said = run(&[command, "--help"], "");
+        assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);
+        assert!(said.out.contains("Example:\n") && said.out.contains("Exit codes: 0"), "{}", said.out);
+    }
+    let version = run(&["--version"], "");
+    assert_eq!(
+        (version.code, version.out.as_str()),
+        (0, concat!("crawlgate ", env!("CARGO_PKG_VERSION"), "\n"))
+    );
+    for wrong in [&[][..], &["diff"], &["decide"], &["explain"], &["check", "--format", "xml"]] {
+        let said = run(wrong, "");
+        assert!(said.code == 2 && said.out.is_empty() && !said.err.is_empty(), "{wrong:?} {said:?}");
+    }
+}
+
+/// A reader that leaves early ends the command without a complaint.
+#[test]
+fn a_reader_may_leave() {
+    use std::process::{Command, Stdio};
+    let folder = folder();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args(["decide", "--policy", "p.yaml"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut input = child.stdin.take().unwrap();
+    let written = std::thread::spawn(move || {
+        use std::io::Write;
+        (0..10_000).try_for_each(|_| input.write_all(b"http://intra.example.com/\n"))
+    });
+    let output = child.wait_with_output().unwrap();
+    let _ = written.join().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+}

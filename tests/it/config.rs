@@ -1,0 +1,527 @@
+//! The configuration: defaults, mistakes, where the file is found, what the command line and the environment change.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crawlgate::config::Settings;
+use crawlgate::config::file::ConfigFile;
+use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
+use crawlgate::config::policy;
+use crawlgate::config::settings::{LogTarget, PolicyOrigin, ProfileChoice, Resolver, Workers};
+use crawlgate::vocab::problems::Problems;
+use crawlgate::vocab::profile::Profile;
+
+use crate::support::folder::Folder;
+
+/// The configuration block of the contract, with `crawlers`, `allow_private` and `parents`, which are shown there as
+/// examples, at their defaults.
+const CONTRACT: &str = r#"
+listen: 127.0.0.1:3128               # or a list of {addr, crawler: NAME, tls: {cert, key}, proxy_protocol: {trusted: [cidr]}}
+admin: { listen: 127.0.0.1:3129, token_file: none }  # /metrics /healthz /readyz /ca.pem /api/v1/… /ui ; a token is required off loopback
+policy: { path: policy.yaml, watch: true, shadow: none }   # or { url: https://…, poll: 30s, verify_key: … }
+profile: by-user-agent               # or one profile for all
+crawlers: []
+anonymous: allow                     # or deny: 407.
+tls:
+  intercept: false                   # the shipped config/crawlgate.yaml turns it on and says what to trust
+  intercept_to_reject: true
+  ca: { cert: ../certs/ca.pem, key: ../certs/ca.key, create: true }     # or a list: the first signs, all are exported
+  bundle: ../certs/bundle.pem        # system roots + CA, for clients whose variable replaces the roots
+  verify_upstream: true
+  roots: native                      # or webpki
+  extra_roots: []
+  leaf_cache: 10000
+  mints_per_client: 200/s            # burst 2000
+egress:
+  allow_private: []
+  allow_loopback: false
+  ports: [80, 443, 1024-65535]
+  connect_ports: [443, 80]
+  tls_ports: [443]                   # where a blind tunnel may carry TLS
+  resolver: system                   # or { servers: ["ip:port"] }
+  hosts: {}                          # name: ip, vetted like any address
+  parents: {}
+store: { kind: embedded, path: ../var/crawlgate }   # or { kind: redis, url: redis://… }
+limits: { connections: 10000, per_client: 1000, head: 32KiB, fields: 100, target: 8KiB, origin_head: 128KiB, origin_fields: 256, request_body: 10MiB, queue_per_host: 1000, queue: 10000, max_hold: 60s, tunnels_per_host: 32, idle_pool: 1024, idle_per_host: 2 }
+timeouts: { head: 10s, idle: 60s, tls: 10s, dns: 5s, connect: 5s, connect_total: 10s, response_head: 60s, body_idle: 60s, write_stall: 60s, request: 10m, tunnel_idle: 5m, tunnel: 1h, drain: 30s, drain_delay: 0s }
+runtime: { workers: auto }           # 1 = one thread
+logs:
+  decisions: stderr                  # or stdout, none, or a path
+  format: json                       # or squid
+  allows: 1.0                        # share of allowed requests that is logged
+  on_full: drop                      # or wait
+  rotate: { size: 256MiB, keep: 8 }
+  redact_query: false
+telemetry: { metrics: full, otlp: none }
+"#;
+
+fn nothing(_: &str) -> Option<String> {
+    None
+}
+
+/// Reads a configuration; its problems, a line each.
+fn read(text: &str) -> (ConfigFile, Vec<String>) {
+    let mut problems = Problems::new();
+    let config = ConfigFile::read(&Arc::from("c.yaml"), text, &nothing, &mut problems);
+    (config, problems.into_vec().iter().map(ToString::to_string).collect())
+}
+
+fn overrides(config: &Path) -> Overrides {
+    Overrides { config: Some(config.to_owned()), ..Overrides::default() }
+}
+
+/// Loads in a directory; the problems as lines if it is refused.
+fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>> {
+    let around = Surroundings { directory, variables: &nothing };
+    load(overrides, &around).map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    let (config, problems) = read(CONTRACT);
+    assert_eq!(problems, [""; 0]);
+    let silent = ConfigFile::default();
+    assert_eq!(config.policy_path.as_ref().unwrap().0, "policy.yaml");
+    assert_eq!(ConfigFile { policy_path: None, ..config }, silent);
+    assert_eq!(read("").0, silent);
+    assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
+}
+
+/// Each key that this version builds says something else here, so that none is read into another's place.
+const EVERY_KEY: &str = r#"
+listen: [127.0.0.1:1, { addr: "[::1]:2" }]
+admin: { listen: 127.0.0.1:3, token_file: secret/token }
+policy: { path: rules, watch: false }
+profile: heritrix
+egress:
+  allow_private: [{ host: "*.Corp.Example", cidr: 10.2.3.4/16 }]
+  allow_loopback: true
+  ports: [1-65535]
+  connect_ports: 443
+  tls_ports: [8443, 443]
+  resolver: { servers: ["192.0.2.53:53"] }
+  hosts: { A.example: 10.2.0.7, b.example: [10.2.0.8, "fd00::8"] }
+limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7 }
+timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s }
+runtime: { workers: 3 }
+logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
+"#;
+
+#[test]
+fn every_key_reaches_its_setting() {
+    let folder = Folder::new();
+    let file = folder.write("etc/crawlgate.yaml", EVERY_KEY);
+    folder.write("etc/rules/a.yaml", "");
+    let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
+    let etc = folder.path().join("etc");
+    assert_eq!(settings.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
+    assert_eq!(settings.admin.listen, "127.0.0.1:3".parse().unwrap());
+    assert_eq!(settings.admin.token_file, Some(etc.join("secret/token")));
+    assert_eq!(settings.policy.origin, PolicyOrigin::Path(etc.join("rules")));
+    assert!(!settings.policy.watch);
+    assert_eq!(settings.profile, ProfileChoice::One(Profile::Heritrix));
+    assert_eq!(settings.workers, Workers::Count(3));
+    let egress = settings.egress;
+    assert_eq!(egress.allow_private[0].host, "*.corp.example");
+    assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
+    assert!(egress.allow_loopback);
+    assert_eq!(egress.ports.ranges(), [1..=65535]);
+    assert_eq!(egress.connect_ports.ranges(), [443..=443]);
+    assert_eq!(egress.tls_ports.ranges(), [443..=443, 8443..=8443]);
+    assert_eq!(egress.resolver, Resolver::Servers(vec!["192.0.2.53:53".parse().unwrap()]));
+    let hosts = [("a.example", vec!["10.2.0.7"]), ("b.example", vec!["10.2.0.8", "fd00::8"])];
+    let hosts = hosts.map(|(name, all)| (name.to_owned(), all.iter().map(|a| a.parse().unwrap()).collect()));
+    assert_eq!(egress.hosts, BTreeMap::from(hosts));
+    let l = settings.limits;
+    let counts = [
+        l.connections,
+        l.per_client,
+        l.fields,
+        l.origin_fields,
+        l.request_body,
+        l.idle_pool,
+        l.idle_per_host,
+    ];
+    assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!([l.head, l.target, l.origin_head], [16 << 10, 4 << 10, 17 << 10]);
+    let t = settings.timeouts;
+    let seconds = [
+        t.head,
+        t.idle,
+        t.dns,
+        t.connect,
+        t.connect_total,
+        t.response_head,
+        t.body_idle,
+        t.write_stall,
+        t.request,
+        t.drain,
+        t.drain_delay,
+    ];
+    assert_eq!(seconds.map(|d| d.as_secs()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(settings.logs.decisions, LogTarget::File(etc.join("../var/decisions.jsonl")));
+    assert_eq!(settings.logs.allows, 0.25);
+    assert!(settings.logs.redact_query && format!("{:?}", settings.logs.on_full) == "Wait");
+}
+
+/// One mistake a row, with the whole message.
+const BROKEN: [(&str, &str); 46] = [
+    (
+        "lisen: 1",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, admin, policy, profile, egress, limits, timeouts, runtime, logs, crawlers, anonymous, tls, store, telemetry; did you mean `listen`?",
+    ),
+    ("- a", "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`"),
+    ("listen: []", "c.yaml:1:9: error: `listen` needs at least one address"),
+    (
+        "listen: localhost:3128",
+        "c.yaml:1:9: error: write the address, not the name: 127.0.0.1:3128; found `localhost:3128`",
+    ),
+    (
+        "listen: 3128",
+        "c.yaml:1:9: error: write an address and a port, such as 127.0.0.1:3128 or [::1]:3128; found `3128`",
+    ),
+    (
+        "listen: 127.0.0.1:99999",
+        "c.yaml:1:9: error: write an address and a port, such as 127.0.0.1:3128 or [::1]:3128; found `127.0.0.1:99999`",
+    ),
+    (
+        "listen: [127.0.0.1:1, 127.0.0.1:1]",
+        "c.yaml:1:23: error: the address stands twice in `listen`; found `127.0.0.1:1`",
+    ),
+    (
+        "listen: [{ add: 127.0.0.1:1 }]",
+        "c.yaml:1:10: error: `addr` is missing\nc.yaml:1:12: error: unknown key; found `add`; allowed: addr, crawler, tls, proxy_protocol; did you mean `addr`?",
+    ),
+    (
+        "listen: [{ addr: 127.0.0.1:1, crawler: a }]",
+        "c.yaml:1:40: error: `listen.crawler` is not in this version; leave it out",
+    ),
+    (
+        "listen: [{ addr: 127.0.0.1:1, tls: {} }]",
+        "c.yaml:1:36: error: `listen.tls` is not in this version; leave it out",
+    ),
+    (
+        "admin: { listen: 127.0.0.1:3128 }",
+        "c.yaml:1:18: error: crawlers connect to this address: the admin listener needs another; found `127.0.0.1:3128`",
+    ),
+    ("admin: 127.0.0.1:1", "c.yaml:1:8: error: `admin` is a mapping (`key: value`); found `127.0.0.1:1`"),
+    (
+        "policy: { url: \"https://p.example/\" }",
+        "c.yaml:1:16: error: `policy.url` is not in this version; leave it out",
+    ),
+    (
+        "policy: { shadow: other.yaml }",
+        "c.yaml:1:19: error: `policy.shadow` is not in this version; found `other.yaml`; leave it at `none`",
+    ),
+    (
+        "policy: { watch: yes }",
+        "c.yaml:1:18: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?",
+    ),
+    (
+        "profile: scapy",
+        "c.yaml:1:10: error: not one of the words that are allowed here; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; did you mean `scrapy`?",
+    ),
+    ("crawlers: [{ name: a }]", "c.yaml:1:11: error: `crawlers` is not in this version; leave it out"),
+    (
+        "anonymous: deny",
+        "c.yaml:1:12: error: `anonymous` is not in this version; found `deny`; leave it at `allow`",
+    ),
+    (
+        "tls: { intercept: true }",
+        "c.yaml:1:19: error: `tls.intercept` is not in this version; found `true`; leave it at `false`",
+    ),
+    (
+        "tls: { ca: { cert: mine.pem } }",
+        "c.yaml:1:20: error: `tls.ca.cert` is not in this version; found `mine.pem`; leave it at `../certs/ca.pem`",
+    ),
+    (
+        "tls: { extra_roots: [a.pem] }",
+        "c.yaml:1:21: error: `tls.extra_roots` is not in this version; leave it out",
+    ),
+    (
+        "tls: { intercpt: true }",
+        "c.yaml:1:8: error: unknown key; found `intercpt`; allowed: intercept, intercept_to_reject, ca, bundle, verify_upstream, roots, extra_roots, leaf_cache, mints_per_client; did you mean `intercept`?",
+    ),
+    (
+        "egress: { connect_ports: [ssh] }",
+        "c.yaml:1:27: error: write a port from 1 to 65535, or a range such as 1024-65535; found `ssh`",
+    ),
+    (
+        "egress: { parents: { a: \"http://p:1\" } }",
+        "c.yaml:1:20: error: `egress.parents` is not in this version; leave it out",
+    ),
+    (
+        "egress: { ports: [0] }",
+        "c.yaml:1:19: error: write a port from 1 to 65535, or a range such as 1024-65535; found `0`",
+    ),
+    ("egress: { ports: [90-80] }", "c.yaml:1:19: error: the range ends before it begins; found `90-80`"),
+    (
+        "egress: { allow_private: [{ host: \"a.*\", cidr: 10.0.0.0/8 }] }",
+        "c.yaml:1:35: error: write a host, or *. before a domain: *.corp.example; found `a.*`",
+    ),
+    (
+        "egress: { allow_private: [{ host: a, cidr: 127.0.0.0/8 }] }",
+        "c.yaml:1:44: error: reaches loopback (127.0.0.0/8), which cannot be allowed; found `127.0.0.0/8`",
+    ),
+    (
+        "egress: { allow_private: [{ host: a, cidr: 169.254.169.254 }] }",
+        "c.yaml:1:44: error: reaches link-local addresses, cloud metadata among them (169.254.0.0/16), which cannot be allowed; found `169.254.169.254`",
+    ),
+    (
+        "egress: { allow_private: [{ host: a, cidr: 10.2 }] }",
+        "c.yaml:1:44: error: write a network, such as 10.2.0.0/16; found `10.2`",
+    ),
+    (
+        "egress: { resolver: { servers: [192.0.2.1] } }",
+        "c.yaml:1:33: error: write the port too: 192.0.2.1:53; found `192.0.2.1`",
+    ),
+    (
+        "egress: { resolver: { servers: [] } }",
+        "c.yaml:1:21: error: `servers` needs at least one address; found `a mapping`",
+    ),
+    (
+        "egress: { hosts: { \"a b\": 10.0.0.1 } }",
+        "c.yaml:1:20: error: write a host name, such as intra.example.com; found `a b`",
+    ),
+    ("egress: { hosts: { a: b } }", "c.yaml:1:23: error: write an IP address, such as 10.2.0.7; found `b`"),
+    (
+        "store: { kind: redis, url: \"redis://u:geheim@h\" }",
+        "c.yaml:1:16: error: `store.kind` is not in this version; found `redis`; leave it at `embedded`\nc.yaml:1:28: error: `store.url` is not in this version; leave it out",
+    ),
+    (
+        "limits: { head: 32 }",
+        "c.yaml:1:17: error: a size is needed here; found `32`; written like 512B, 64KiB, 10MiB, 1GiB; did you mean `32B`?",
+    ),
+    (
+        "limits: { origin_head: 4KiB }",
+        "c.yaml:1:24: error: a size from 8KiB to 16MiB is needed here; found `4KiB`",
+    ),
+    (
+        "limits: { connections: 0 }",
+        "c.yaml:1:24: error: a whole number from 1 to 10000000 is needed here; found `0`",
+    ),
+    (
+        "limits: { max_hold: 5s }",
+        "c.yaml:1:21: error: `limits.max_hold` is not in this version; found `5s`; leave it at `60s`",
+    ),
+    ("timeouts: { head: 0s }", "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`"),
+    (
+        "timeouts: { tunnel: 2h }",
+        "c.yaml:1:21: error: `timeouts.tunnel` is not in this version; found `2h`; leave it at `1h`",
+    ),
+    (
+        "runtime: { workers: 0 }",
+        "c.yaml:1:21: error: a whole number from 1 to 1024 is needed here; found `0`",
+    ),
+    ("logs: { allows: 1.5 }", "c.yaml:1:17: error: a number from 0 to 1 is needed here; found `1.5`"),
+    (
+        "logs: { on_full: drpo }",
+        "c.yaml:1:18: error: not one of the words that are allowed here; found `drpo`; allowed: drop, wait; did you mean `drop`?",
+    ),
+    (
+        "telemetry: { otlp: \"http://o:4317\" }",
+        "c.yaml:1:20: error: `telemetry.otlp` is not in this version; found `http://o:4317`; leave it at `none`",
+    ),
+    (
+        "logs: { decisions: \"${HOME_OF_LOGS}/d\" }",
+        "c.yaml:1:20: error: the environment variable HOME_OF_LOGS is not set",
+    ),
+];
+
+#[test]
+fn every_mistake_is_told_with_its_place() {
+    let wrong: Vec<(&str, String, &str)> = BROKEN
+        .into_iter()
+        .map(|(text, expected)| (text, read(text).1.join("\n"), expected))
+        .filter(|(_, found, expected)| found != expected)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn all_mistakes_are_told_in_one_run() {
+    let (_, problems) = read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squid }\nlogs: {}\n");
+    let places: Vec<&str> = problems.iter().map(|p| p.split(": ").next().unwrap()).collect();
+    assert_eq!(places, ["c.yaml:1:9", "c.yaml:2:17", "c.yaml:2:20", "c.yaml:3:17", "c.yaml:4:1"]);
+}
+
+/// Defaults may be written in other words; keys of parts that do nothing yet may have any value.
+#[test]
+fn what_changes_nothing_is_accepted() {
+    for text in [
+        "limits: { max_hold: 1m }",
+        "egress: { connect_ports: [80, 443] }",
+        "logs: { rotate: { size: 262144KiB } }",
+        "store: { kind: embedded, path: /anywhere/else }",
+        "tls: {}",
+        "listen: { addr: 127.0.0.1:0 }",
+    ] {
+        assert_eq!(read(text).1, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn variables_come_from_the_environment() {
+    let folder = Folder::new();
+    let text = "listen: 127.0.0.1:${PORT}\nruntime: { workers: \"${WORKERS}\" }\nlogs: { decisions: \"a$$${NAME}\" }\n";
+    let file = folder.write("c.yaml", text);
+    let variables = |name: &str| {
+        let table = [("PORT", "8080"), ("WORKERS", "2"), ("NAME", "${PORT}")];
+        table.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+    };
+    let around = Surroundings { directory: folder.path(), variables: &variables };
+    let settings = load(&overrides(&file), &around).unwrap().settings;
+    assert_eq!(settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(settings.workers, Workers::Count(2));
+    assert_eq!(settings.logs.decisions, LogTarget::File(folder.path().join("a$${PORT}")));
+}
+
+#[test]
+fn the_file_is_named_or_found_or_there_is_none() {
+    let folder = Folder::new();
+    let none = loaded(folder.path(), &Overrides::default()).unwrap();
+    assert_eq!((none.file, &none.settings), (None, &Settings::default()));
+    assert_eq!(none.problems.len(), 1, "{:?}", none.problems);
+    assert!(none.problems[0].to_string().contains("warning: there is no policy"), "{}", none.problems[0]);
+
+    folder.write("config/policy.yaml", "policy: 1");
+    let policy = loaded(folder.path(), &Overrides::default()).unwrap();
+    let usual = PolicyOrigin::Path(folder.path().join("config/policy.yaml"));
+    assert_eq!((policy.settings.policy.origin, policy.problems.len()), (usual.clone(), 0));
+
+    let found = folder.write("config/crawlgate.yaml", "profile: nutch");
+    let configured = loaded(folder.path(), &Overrides::default()).unwrap();
+    assert_eq!(configured.file.as_deref(), Some(found.as_path()));
+    assert_eq!(configured.settings.policy.origin, usual);
+
+    let other = folder.write("other/named.yaml", "profile: scrapy");
+    let variables = |name: &str| (name == "CRAWLGATE_CONFIG").then(|| other.to_str().unwrap().to_owned());
+    let around = Surroundings { directory: folder.path(), variables: &variables };
+    let by_variable = load(&Overrides::default(), &around).unwrap();
+    assert_eq!(by_variable.settings.profile, ProfileChoice::One(Profile::Scrapy));
+    assert_eq!(by_variable.settings.policy.origin, PolicyOrigin::BuiltIn);
+    let by_argument = load(&overrides(&found), &around).unwrap();
+    assert_eq!(by_argument.settings.profile, ProfileChoice::One(Profile::Nutch));
+}
+
+#[test]
+fn the_command_line_has_the_last_word() {
+    let folder = Folder::new();
+    let file = folder.write("c.yaml", "listen: [127.0.0.1:1, 127.0.0.1:2]\npolicy: { path: missing.yaml }\n");
+    let named = Overrides {
+        config: Some(file),
+        policy: Some("p.yaml".into()),
+        listen: Some("127.0.0.1:5".parse().unwrap()),
+        admin: Some("127.0.0.1:6".parse().unwrap()),
+    };
+    let settings = loaded(folder.path(), &named).unwrap().settings;
+    assert_eq!(settings.listen, ["127.0.0.1:5".parse().unwrap()]);
+    assert_eq!(settings.admin.listen, "127.0.0.1:6".parse().unwrap());
+    assert_eq!(settings.policy.origin, PolicyOrigin::Path("p.yaml".into()));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error() {
+    let folder = Folder::new();
+    let latin = folder.write("latin.yaml", b"listen: \xe9");
+    let missing_policy = folder.write("c.yaml", "policy: { path: missing.yaml }");
+    for (path, expected) in [
+        (folder.path().join("none.yaml"), "the configuration cannot be read: No such file"),
+        (folder.path().to_owned(), "the configuration cannot be read: Is a directory"),
+        (latin, "the file is not UTF-8: byte 9 is wrong"),
+        (missing_policy, "c.yaml:1:17: error: there is no such policy; found `missing.yaml`"),
+    ] {
+        let problems = loaded(folder.path(), &overrides(&path)).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains(expected), "{problems:?}");
+    }
+}
+
+#[test]
+fn the_shipped_configuration_loads_without_a_warning() {
+    let loaded = loaded(Path::new(""), &overrides(Path::new("config/crawlgate.yaml"))).unwrap();
+    assert_eq!(loaded.problems, []);
+    let origin = PolicyOrigin::Path("config/policy.yaml".into());
+    let mut expected = Settings::default();
+    expected.policy.origin = origin;
+    assert_eq!(loaded.settings, expected, "the file shows defaults");
+    assert_eq!(expected.dangers(), [""; 0]);
+}
+
+/// Keys of parts that are not built yet, which the shipped file sums up in a sentence instead of naming each.
+const SUMMED_UP: [&str; 13] = [
+    "bundle",
+    "cert",
+    "create",
+    "extra_roots",
+    "intercept",
+    "intercept_to_reject",
+    "key",
+    "kind",
+    "leaf_cache",
+    "metrics",
+    "mints_per_client",
+    "roots",
+    "verify_upstream",
+];
+
+/// What somebody finds in the shipped file is all that there is.
+#[test]
+fn the_shipped_configuration_shows_every_key() {
+    let text = std::fs::read_to_string("config/crawlgate.yaml").unwrap();
+    let lines = CONTRACT.lines().map(|line| line.split(" #").next().unwrap());
+    let words = lines.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')));
+    let keys: Vec<&str> =
+        words.filter_map(|word| word.strip_suffix(':')).filter(|key| !key.is_empty()).collect();
+    assert!(keys.len() > 70, "{keys:?}");
+    for key in keys.into_iter().filter(|key| !SUMMED_UP.contains(key)) {
+        assert!(text.contains(key), "config/crawlgate.yaml does not mention `{key}`");
+    }
+}
+
+/// A policy reads no file outside its directory, not even by a link; a mounted ConfigMap is full of links inside it.
+#[test]
+#[cfg(unix)]
+fn links_stay_inside_the_directory_of_the_policy() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::new();
+    let policy = |list: &str| {
+        format!(
+            "policy: 1\nname: a\noptions: {{ disposition: allow }}\nlists: {{ l: {{ kind: hosts, file: {list} }} }}\n\
+             rules: [{{ id: r, forbid: {{ in: l }} }}]\n"
+        )
+    };
+    folder.write("outside.txt", "secret.example\n");
+    folder.write("etc/..2026/policy.yaml", policy("list.txt"));
+    folder.write("etc/..2026/list.txt", "a.example\n");
+    folder.write("etc/leaks.yaml", policy("leak.txt"));
+    let path = |name: &str| folder.path().join(name);
+    symlink("..2026", path("etc/..data")).unwrap();
+    symlink("..data/policy.yaml", path("etc/policy.yaml")).unwrap();
+    symlink("..data/list.txt", path("etc/list.txt")).unwrap();
+    symlink("../outside.txt", path("etc/leak.txt")).unwrap();
+    folder.write("elsewhere/list.txt", "b.example\n");
+    symlink("../etc/policy.yaml", path("elsewhere/linked.yaml")).unwrap();
+
+    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)));
+    open("etc/policy.yaml").unwrap();
+    open("elsewhere/linked.yaml").unwrap();
+    let problems = open("etc/leaks.yaml").unwrap_err();
+    let told = problems.iter().map(ToString::to_string).collect::<String>();
+    assert!(told.contains("a symbolic link leads out of the policy's directory"), "{told}");
+    assert!(!told.contains("secret.example"), "{told}");
+}
+
+/// The benchmark's configuration, with its places filled in.
+#[test]
+fn the_benchmark_configuration_loads() {
+    let (config, problems) = read(
+        "listen: 127.0.0.1:0\nadmin:\n  listen: 127.0.0.1:0\npolicy:\n  path: /b/crawlgate-policy.yaml\n\
+         tls:\n  intercept: false\negress:\n  allow_loopback: true\n  ports: [1-65535]\n  connect_ports: [1-65535]\n\
+         runtime:\n  workers: 1\nstore:\n  kind: embedded\n  path: /b/store\nlogs:\n  decisions: none\n",
+    );
+    assert_eq!(problems, [""; 0]);
+    assert_eq!(config.workers, Workers::Count(1));
+    assert_eq!(config.logs.decisions, "none");
+}
