@@ -15,8 +15,10 @@ use crate::policy::trail::Trail;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::UrlTarget;
 
-use super::refusal::Refusal;
+use super::refusal::{Refusal, recorded};
 use super::snapshot::Snapshot;
+use crate::metrics::record::Keep;
+use crate::vocab::stage::Stage;
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
@@ -90,6 +92,13 @@ impl<C> Judged<C> {
         }
     }
 
+    /// What the log keeps of a URL that the policy admitted and something else refuses: all of it if that is the
+    /// origin's doing, as it would have of the answer; the host if it is ours.
+    pub fn keep(&self, stage: Stage) -> Keep {
+        let by_log = if stage < Stage::Upstream { Keep::Host } else { Keep::Full };
+        recorded(self.policy(), &self.trail, by_log)
+    }
+
     /// The option `max_body`, for answers that do not tell their length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
@@ -103,8 +112,10 @@ impl<C> Judged<C> {
         }
     }
 
-    /// Takes back a rejection at the request stage: for `/robots.txt` alone (decisions.md section 5).
+    /// Takes back a rejection at the request stage: for `/robots.txt` alone (decisions.md section 5). Rules on its
+    /// address may still reject it.
     pub(in crate::gate) fn exempt(&mut self) {
+        self.trail.pardon(&self.snapshot.policy);
         self.decision.verdict = Verdict::Admit;
         self.decision.logged = false;
     }

@@ -124,11 +124,16 @@ impl Refusal {
 
 /// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
 fn kept(policy: &Policy, trail: &Trail, decision: &Decision) -> Keep {
+    let by_log = if decision.logged { Keep::Full } else { Keep::Host };
+    recorded(policy, trail, by_log)
+}
+
+/// The option `record`, with what `by-log` comes to.
+pub(in crate::gate) fn recorded(policy: &Policy, trail: &Trail, by_log: Keep) -> Keep {
     match trail.word(policy, schema::RECORD) {
         Some("full") => Keep::Full,
         Some("host") => Keep::Host,
         Some("none") => Keep::None,
-        _ if decision.logged => Keep::Full,
-        _ => Keep::Host,
+        Some(_) | None => by_log,
     }
 }

@@ -57,7 +57,8 @@ async fn stages<D: Destinations, C>(
             scope::RobotsTxt::Exempt => judged.exempt(),
         }
     }
-    let mut vetted = destinations.vet(&judged.asked.target).await.map_err(Refusal::from)?;
+    let vetted = destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
+    let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
     destination::judge(judged, &mut vetted)?;
     Ok(vetted)
 }

@@ -170,7 +170,7 @@ impl Policy {
         }
         let cause = self.cause_of(trail, schema::DISPOSITION);
         let reason = if cause == Cause::Default { Reason::Default } else { Reason::Rule };
-        trail.disposition(self).rejects().then_some((reason, cause))
+        trail.is_disposed_of(self).then_some((reason, cause))
     }
 
     fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {

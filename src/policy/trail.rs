@@ -43,6 +43,8 @@ pub struct Trail {
     pub(in crate::policy) dispositions: u8,
     /// The first undecided rule that may have changed the disposition since it was last certain.
     pub(in crate::policy) open: Option<RuleIndex>,
+    /// Whose disposition does not count any more.
+    pardoned: Option<SetBy>,
 }
 
 impl Trail {
@@ -57,6 +59,7 @@ impl Trail {
             doubt: None,
             dispositions: 0,
             open: None,
+            pardoned: None,
         };
         trail.dispositions = bit(trail.disposition(policy));
         trail
@@ -92,6 +95,19 @@ impl Trail {
         let value = self.value(policy, schema::DISPOSITION);
         // `compile` lets no other value into this slot; the safe reading of one would be to refuse.
         if let Value::Disposition(value) = value { *value } else { Disposition::Disallow }
+    }
+
+    /// Forgets what has rejected the request so far: later stages count from here.
+    pub fn pardon(&mut self, policy: &Policy) {
+        self.filtered = None;
+        self.log = false;
+        self.pardoned = Some(self.set_by(policy, schema::DISPOSITION));
+    }
+
+    /// Whether the option `disposition` rejects, unless it is one that was pardoned.
+    pub(in crate::policy) fn is_disposed_of(&self, policy: &Policy) -> bool {
+        let pardoned = self.pardoned == Some(self.set_by(policy, schema::DISPOSITION));
+        !pardoned && self.disposition(policy).rejects()
     }
 
     /// The option `reject`.

@@ -159,7 +159,8 @@ impl Exchange {
         };
         let call = self.call(parts, body, &judged.asked.target);
         record.enter(Stage::Upstream);
-        let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from)?;
+        let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from);
+        let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
         self.judge_answer(answer, asker, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
     }
 

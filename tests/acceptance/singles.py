@@ -32,7 +32,6 @@ class Singles:
             self._connect,
             self._methods,
             self._profiles,
-            self._annotations,
             self._robots,
             self._broken_origins,
             self._bad_requests,
@@ -124,26 +123,6 @@ class Singles:
                 self._report.equal("curl as heritrix: the refusal's body is empty", answer.body, b"")
         gone = self._curl([self._origin.site.url(OLD, "/")], 'user-agent = "heritrix"')[0]
         self._report.equal("curl as heritrix: what is gone is 404", gone.status, 404)
-
-    def _annotations(self) -> None:
-        """What the proxy adds to answers that it lets through."""
-        paths = {"/go/program": "cgi", "/go/blocked": "blocked-site", "/go/news": None}
-        for path, rule in paths.items():
-            marked = self._curl([self._www(path)])[0].one("Crawl-Redirect") or ""
-            fits = ("reject" in marked and f"rule={rule}" in marked) if rule else not marked
-            self._report.check(
-                f"curl: Crawl-Redirect on {path} {'names ' + rule if rule else 'is absent'}",
-                [] if fits else [f"it is {marked!r}"],
-            )
-        tags = self._curl([self._www("/listing/a.html"), self._www("/news/1.html")])
-        self._report.check(
-            "curl: X-Robots-Tag says noindex where the policy does, and only there",
-            [
-                f"{a.url}: {a.one('X-Robots-Tag')!r}"
-                for a, wanted in zip(tags, (True, False))
-                if ("noindex" in (a.one("X-Robots-Tag") or "")) != wanted
-            ],
-        )
 
     def _robots(self) -> None:
         """A 4xx on robots.txt would mean "all allowed" to most crawlers."""

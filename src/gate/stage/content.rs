@@ -8,7 +8,7 @@ use http::response::Parts;
 
 use crate::gate::judged::{Headers, Judged};
 use crate::gate::refusal::Refusal;
-use crate::policy::fact::{Content, Fact, Facts, ResponseFacts};
+use crate::policy::fact::{Content, Fact, Facts, HeaderView, ResponseFacts};
 use crate::policy::rule::PolicyStage;
 use crate::vocab::media_type::essence;
 
@@ -18,9 +18,8 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
     if judged.asked.target.path_and_query() == "/robots.txt" {
         return Ok(());
     }
-    // Bytes that are no UTF-8 stand in parameters, behind the type: they must not hide it.
-    let content_type =
-        head.headers.get(CONTENT_TYPE).map_or(Cow::Borrowed(""), |v| String::from_utf8_lossy(v.as_bytes()));
+    // All fields of that name, joined: a second one must not hide what a browser would go by.
+    let content_type = Headers(&head.headers).header(CONTENT_TYPE.as_str()).unwrap_or(Cow::Borrowed(""));
     let content_type = essence(&content_type);
     let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     let response = ResponseFacts {
