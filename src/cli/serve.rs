@@ -29,7 +29,7 @@ use crate::proxy::answer::ProfileChoice;
 use crate::proxy::clean::ViaName;
 use crate::proxy::destination::{Egress, PrivateHost, Vetting};
 use crate::proxy::dial::DialLimits;
-use crate::proxy::drain::{Drain, DrainWatch};
+use crate::proxy::drain::{Drain, DrainWatch, Drained};
 use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
@@ -133,10 +133,11 @@ impl Server {
     pub async fn drain(self) {
         let (delay, patience) = self.patience;
         self.draining.store(true, Ordering::Relaxed);
-        tokio::time::sleep(delay).await;
-        self.drain.begin();
-        if tokio::time::timeout(patience, self.drain.finished()).await.is_err() {
-            tracing::warn!("requests were still under way after timeouts.drain and are cut off");
+        if let Drained::CutOff(connections) = self.drain.run(delay, patience).await {
+            tracing::warn!(
+                connections,
+                "requests were still under way after timeouts.drain and were cut off"
+            );
         }
         let _ = self.stop_admin.send(());
         let mut tasks = self.tasks;

@@ -187,12 +187,24 @@ async fn behind_a_body_hyper_frames_but_its_own_answers_are_still_replaced() {
 #[tokio::test]
 async fn an_answer_is_not_lost_though_the_client_goes_on_sending() {
     let proxy = Listening::new(limits()).await;
-    for _ in 0..20 {
+    for head in ["GET / HTTP/1.1\nA: b\n\n", "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"] {
         let mut client = proxy.connect().await;
-        client.send("GET / HTTP/1.1\nA: b\n\n").await;
-        client.send(vec![b'x'; 40_000]).await;
-        assert!(client.rest().await.ends_with("a line ends in LF without CR"));
+        client.send(head).await;
+        client.answer().await;
+        for _ in 0..3 {
+            tokio::time::sleep(MOMENT).await;
+            client.send([b'x'; 10_000]).await;
+        }
+        assert_eq!(client.rest().await, "");
     }
+    let full = AcceptLimits { connections: 0, ..limits() };
+    let mut client = Listening::new(full).await.connect().await;
+    assert_eq!(client.answer().await.0, 503);
+    for _ in 0..3 {
+        tokio::time::sleep(MOMENT).await;
+        client.send([b'x'; 10_000]).await;
+    }
+    assert_eq!(client.rest().await, "");
     // More than is waited for: the connection closes all the same.
     let mut client = proxy.connect().await;
     client.send("GET / HTTP/1.1\nA: b\n\n").await;
@@ -233,6 +245,13 @@ async fn slow_heads_are_refused_and_silence_just_ends() {
     client.send("\r\nGET /d HTTP").await;
     assert_eq!(client.answer().await.0, 408);
     assert_eq!(client.rest().await, "");
+    let proxy = Listening::new(with(|r| r.head = SHORT)).await;
+    let mut client = proxy.connect().await;
+    client.send("GET /a HTTP/1.1\r\n\r\n").await;
+    assert_eq!(client.answer().await.0, 200);
+    tokio::time::sleep(SHORT).await;
+    client.send("GET /b HTTP/1.1\r\n").await;
+    assert_eq!(client.answer().await.0, 408, "a head's time is not that of silence");
     let trickle = async {
         let mut client = proxy.connect().await;
         for byte in SCRIPT.bytes().cycle() {
@@ -279,10 +298,15 @@ async fn a_leaving_client_frees_its_request() {
             "POST /unread HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
         ),
     ] {
-        for resets in [false, true] {
+        for (resets, later) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut client = proxy.connect().await;
-            let first = if behind.contains("unread") { "" } else { "GET /wait/60000 HTTP/1.1\r\n\r\n" };
-            client.send(format!("{first}{behind}")).await;
+            if !behind.contains("unread") {
+                client.send("GET /wait/60000 HTTP/1.1\r\n\r\n").await;
+            }
+            if later {
+                tokio::time::sleep(MOMENT).await;
+            }
+            client.send(behind).await;
             proxy.until_in_service(1).await;
             tokio::time::sleep(MOMENT).await;
             assert_eq!(proxy.in_service(), 1, "{what}: it is there");

@@ -40,6 +40,8 @@ pub(super) struct Echo {
     pub(super) foreign: Mutex<Vec<Foreign>>,
     pub(super) in_service: Arc<AtomicUsize>,
     pub(super) connections: AtomicUsize,
+    /// For how long it waits for a body.
+    patience: Duration,
 }
 
 /// Counts a request as long as it is in service.
@@ -111,7 +113,8 @@ impl Owner for Echo {
         if let Some(ms) = number("/wait/") {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
-        let body = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
+        let body = tokio::time::timeout(self.patience, body.collect()).await;
+        let body = body.map(|all| all.map(|all| all.to_bytes()).unwrap_or_default()).unwrap_or_default();
         let text = Bytes::from(format!("{line} [{}]", String::from_utf8_lossy(&body)));
         let left = number("/big/").unwrap_or(0) as usize;
         let text = Some(text).filter(|_| left == 0);
@@ -153,8 +156,13 @@ pub(super) struct Listening {
 
 impl Listening {
     pub(super) async fn new(limits: AcceptLimits) -> Self {
+        Self::with_patience(limits, LONG).await
+    }
+
+    pub(super) async fn with_patience(limits: AcceptLimits, patience: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, echo) = (listener.local_addr().unwrap(), Arc::new(Echo::default()));
+        let (address, echo) =
+            (listener.local_addr().unwrap(), Arc::new(Echo { patience, ..Echo::default() }));
         let (drain, watch) = Drain::new();
         tokio::spawn(accept::serve(listener, Room::new(&limits), limits.reader, Arc::clone(&echo), watch));
         Self { echo, address, drain }
@@ -171,6 +179,17 @@ impl Listening {
         let mut client = self.connect().await;
         client.send(bytes).await;
         client.rest().await
+    }
+
+    /// The same for bytes after which the connection may be reset.
+    pub(super) async fn exchange(&self, bytes: &[u8]) -> String {
+        let mut client = self.connect().await;
+        client.send(bytes).await;
+        let mut answer = Vec::new();
+        let read = client.0.read_to_end(&mut answer);
+        let _ = tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("hangs on {bytes:?}"));
+        client.reset();
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     pub(super) async fn drain(&self, patience: Duration) -> Drained {
