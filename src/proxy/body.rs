@@ -82,8 +82,11 @@ impl<G: BodyGuard> Body<G> {
     }
 
     /// The body of an origin's answer.
-    pub fn streamed(download: Download, guard: G) -> Self {
-        Self::new(Content::Streamed(Box::new(download)), guard)
+    pub fn streamed(mut download: Box<Download>, guard: G) -> Self {
+        if download.incoming.is_end_stream() {
+            download.give_back();
+        }
+        Self::new(Content::Streamed(download), guard)
     }
 
     /// hyper asks nothing of a body that is over from the start.
@@ -177,26 +180,17 @@ impl Download {
     /// `whole` the longest for all of them.
     pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
         let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
-        let mut download =
-            Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse };
-        if download.incoming.is_end_stream() {
-            download.give_back();
-        }
-        download
+        Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse }
     }
 
     /// Breaks off once more than this many bytes have come.
-    #[must_use]
-    pub fn at_most(mut self, bytes: u64) -> Self {
+    pub fn limit(&mut self, bytes: u64) {
         self.left = bytes;
-        self
     }
 
     /// The connection carries no other answer behind this one.
-    #[must_use]
-    pub fn the_last(mut self) -> Self {
+    pub fn end_with_it(&mut self) {
         self.after = After::Close;
-        self
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {

@@ -100,7 +100,7 @@ impl BodyGuard for Travelling {
 }
 
 /// The head and body of an origin's answer that may be passed on.
-type Passed = (response::Parts, Download);
+type Passed = (response::Parts, Box<Download>);
 type Refused = Box<Refusal>;
 
 impl Exchange {
@@ -119,7 +119,7 @@ impl Exchange {
         };
         match made {
             Ok(Made::Passed(passed)) => {
-                let (parts, download) = *passed;
+                let (parts, download) = passed;
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
@@ -161,7 +161,7 @@ impl Exchange {
         record.enter(Stage::Upstream);
         let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from);
         let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
-        self.judge_answer(answer, asker, &mut judged, record).map(|passed| Made::Passed(Box::new(passed)))
+        self.judge_answer(answer, asker, &mut judged, record).map(Made::Passed)
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
@@ -189,7 +189,7 @@ impl Exchange {
         call: Call,
         began: Instant,
         record: &mut Record,
-    ) -> Result<Response<Download>, UpstreamError> {
+    ) -> Result<Response<Box<Download>>, UpstreamError> {
         let answered = self.upstream.send(permit, call, began).await;
         let Answered { response, connect, address } =
             answered.inspect_err(|error| record.upstream_failed(error.as_str()))?;
@@ -205,7 +205,7 @@ impl Exchange {
     /// The response stage, and the head as the client gets it.
     fn judge_answer(
         &self,
-        response: Response<Download>,
+        response: Response<Box<Download>>,
         asker: &Asker,
         judged: &mut Judged<Arc<PolicyMetrics>>,
         record: &mut Record,
@@ -214,7 +214,7 @@ impl Exchange {
         match clean::settle_framing(&mut parts.headers) {
             Ok(_) if parts.status.is_informational() => return Err(unreadable()),
             Ok(Framing::Plain) => {}
-            Ok(Framing::Doubtful) => download = download.the_last(),
+            Ok(Framing::Doubtful) => download.end_with_it(),
             Err(UnknownCoding) => return Err(unreadable()),
         }
         record.enter(Stage::Response);
@@ -223,7 +223,7 @@ impl Exchange {
         // Refused: the connection is dropped with the body, of which no byte was passed on.
         verdict?;
         if let Some(most) = judged.max_body() {
-            download = download.at_most(most);
+            download.limit(most);
         }
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
         parts.version = http::Version::HTTP_11;
@@ -252,7 +252,7 @@ impl Exchange {
 /// What became of a request that was not refused.
 enum Made {
     /// The origin's answer.
-    Passed(Box<Passed>),
+    Passed(Passed),
     /// One of our own.
     Own(Response<Bytes>),
 }

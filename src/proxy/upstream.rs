@@ -75,7 +75,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Answered {
     /// The answer.
-    pub response: Response<Download>,
+    pub response: Response<Box<Download>>,
     /// How long connecting took; none on a pooled connection.
     pub connect: Option<Duration>,
     /// The address that answered.
@@ -211,9 +211,9 @@ impl Upstream {
         Ok(Answered { response, connect: None, address })
     }
 
-    fn download(&self, incoming: Incoming, link: Box<Link>) -> Download {
+    fn download(&self, incoming: Incoming, link: Box<Link>) -> Box<Download> {
         let home = Home { pool: Arc::clone(&self.pool), clock: self.clock.clone() };
-        Download::new(incoming, link, home, self.limits.body_idle, self.limits.body)
+        Box::new(Download::new(incoming, link, home, self.limits.body_idle, self.limits.body))
     }
 }
 
