@@ -22,5 +22,6 @@ mod layers;
 mod log;
 mod metrics;
 mod property;
+mod store;
 mod support;
 mod target;
