@@ -36,22 +36,18 @@ impl Origin {
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let kept = Arc::clone(&kept);
-                thread::spawn(move || {
-                    let mut reader = BufReader::new(socket);
-                    while let Some(head) = head(&mut reader) {
-                        kept.lock().unwrap().push(head.to_lowercase());
-                        if reader
-                            .get_mut()
-                            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-                            .is_err()
-                        {
-                            return;
-                        }
-                    }
-                });
+                thread::spawn(move || serve(socket, &kept));
             }
         });
         Self { address, heads }
+    }
+}
+
+fn serve(socket: TcpStream, kept: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(socket);
+    while let Some(head) = head(&mut reader) {
+        kept.lock().unwrap().push(head.to_lowercase());
+        let _ = reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 }
 
@@ -141,7 +137,7 @@ impl World {
         loop {
             let said = self.gate.said();
             let has = |row: &&[&str]| said.lines().any(|line| row.iter().all(|word| line.contains(word)));
-            if rows.iter().all(|row| has(row)) {
+            if rows.iter().all(has) {
                 return said;
             }
             assert!(began.elapsed() < Duration::from_secs(5), "{rows:?} are not in {said}");
@@ -189,7 +185,7 @@ impl Client {
         Answer { head, body: String::from_utf8(body).unwrap() }
     }
 
-    fn is_closed(mut self) -> bool {
+    fn ends(mut self) -> bool {
         self.0.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
     }
 }
@@ -242,7 +238,7 @@ fn a_refused_connect_closes() {
         let answer = client.ask(&connect(&fields));
         assert_eq!(answer.status(), 407);
         assert!(answer.has(CHALLENGE) && answer.has("connection: close"), "{}", answer.head);
-        assert!(client.is_closed());
+        assert!(client.ends());
     }
     // CONNECT of old clients, with no Host field.
     let old = format!("CONNECT h.test:443 HTTP/1.0\r\n{}\r\n", basic("news", "wrong"));
