@@ -12,15 +12,16 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
 use hyper::body::{Body as _, Incoming};
 
+use crate::gate::crawlers::{Caller, Crawlers};
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::{Form, Refusal};
 use crate::gate::request::{Outcome, Passage};
 use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::stage::identify::identify;
 use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
-use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::UrlTarget;
@@ -55,8 +56,8 @@ pub struct Exchange {
     pub via: ViaName,
     /// How crawlers are answered.
     pub profile: ProfileChoice,
-    /// Who an unnamed client is.
-    pub anonymous: Crawler,
+    /// Who may ask, and how each is recognised.
+    pub crawlers: Crawlers,
     /// Bytes of a request's body.
     pub request_body: u64,
     /// Between two parts of a body.
@@ -108,12 +109,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen) -> Reply {
+    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let snapshot = self.in_force.load();
-        let asker = Asker::of(request.headers());
+        let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let made = match unwinding(self.pass(request, &asker, &snapshot, &mut record)).await {
+        let passed = self.pass(request, caller, &mut asker, &snapshot, &mut record);
+        let made = match unwinding(passed).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -135,11 +137,18 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
-        asker: &Asker,
+        caller: &Caller,
+        asker: &mut Asker,
         snapshot: &Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
         let (parts, body) = request.into_parts();
+        let who = match identify(&self.crawlers, caller, &parts.headers).await {
+            Ok(who) => who,
+            Err(refusal) => return Err(discarded(refusal, &parts, body).await),
+        };
+        record.crawler(who.index);
+        asker.is(&who.crawler);
         record.enter(Stage::Target);
         let target = match self.enter(&parts) {
             Ok(Entry::Target(target)) => target,
@@ -147,7 +156,7 @@ impl Exchange {
             Err(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         record.target(&target);
-        let asked = Asked::new(target, self.anonymous.clone(), &parts);
+        let asked = Asked::new(target, who.crawler, &parts);
         let Passage { outcome, mut judged } =
             gate_request::request(asked, Arc::clone(snapshot), &self.vetting).await;
         note(record, &judged);
