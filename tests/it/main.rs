@@ -23,5 +23,6 @@ mod layers;
 mod log;
 mod metrics;
 mod property;
+mod store;
 mod support;
 mod target;
