@@ -34,6 +34,7 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Policy), Exit> {
     }
     let compiled = policy::accept(&settings.policy.origin).map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
+    tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
     Ok((settings, compiled.policy))
 }
 
