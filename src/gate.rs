@@ -5,6 +5,7 @@
 //! declares and `proxy` implements.
 
 pub mod destination;
+pub mod hold;
 pub mod judged;
 pub mod permit;
 pub mod refusal;

@@ -2,4 +2,5 @@
 
 pub(super) mod content;
 pub(super) mod destination;
+pub(super) mod pace;
 pub(super) mod scope;

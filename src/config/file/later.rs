@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 22] = [
+const LATER: [(&str, &str, &str); 20] = [
     ("", "crawlers", "[]"),
     ("", "anonymous", "allow"),
     ("", "tls", TLS),
@@ -32,8 +32,6 @@ const LATER: [(&str, &str, &str); 22] = [
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
     ("egress", "parents", "{}"),
-    ("limits", "queue_per_host", "1000"),
-    ("limits", "queue", "10000"),
     ("limits", "max_hold", "60s"),
     ("limits", "tunnels_per_host", "32"),
     ("timeouts", "tls", "10s"),
