@@ -20,7 +20,7 @@ use crate::store::{Key, Store};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 
-pub use queue::QueueLimits;
+pub use queue::HoldLimits;
 use queue::{Place, Queue};
 pub use slot::Slot;
 
@@ -66,7 +66,7 @@ pub struct SentAway {
 
 impl Hold {
     /// Nobody waits yet.
-    pub fn new(store: Store, limits: QueueLimits, clock: Clock, metrics: Metrics) -> Self {
+    pub fn new(store: Store, limits: HoldLimits, clock: Clock, metrics: Metrics) -> Self {
         Self { store, queue: Queue::new(limits), clock, metrics, closed: AtomicBool::new(false) }
     }
 
@@ -98,6 +98,11 @@ impl Hold {
         let until = now.max(arrival.at + patience());
         // Boxed, so that those that go at once are not as big as those that wait.
         Box::pin(self.wait(asking, place, until)).await
+    }
+
+    /// The longest wait that a crawler can ask for.
+    pub fn longest(&self) -> Duration {
+        self.queue.limits().longest
     }
 
     /// For how long a request has waited.

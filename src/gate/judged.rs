@@ -13,7 +13,7 @@ use crate::policy::fact::{Dest, Facts, HeaderView};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
-use crate::vocab::crawler::Crawler;
+use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::target::UrlTarget;
 
 use super::refusal::{Refusal, recorded};
@@ -23,6 +23,8 @@ use crate::vocab::stage::Stage;
 
 const CRAWL_MAX_WAIT: HeaderName = HeaderName::from_static("crawl-max-wait");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// How many links from a seed the crawler found the URL.
+const CRAWL_DEPTH: HeaderName = HeaderName::from_static("crawl-depth");
 
 /// The facts of a request that later stages ask for again.
 #[derive(Clone, Debug)]
@@ -37,11 +39,14 @@ pub struct Asked {
     pub max_wait: Option<Duration>,
     referer: Option<HeaderValue>,
     dest: Option<Dest>,
+    depth: Option<u64>,
 }
 
 impl Asked {
-    /// Reads the facts from a request's head.
+    /// Reads the facts from a request's head. A depth counts only from crawlers that may give one; one that is no
+    /// number is none.
     pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
+        let depth = parts.headers.get(CRAWL_DEPTH).filter(|_| crawler.may(May::Depth));
         let dest = parts.headers.get(SEC_FETCH_DEST).and_then(|v| v.to_str().ok());
         Self {
             target,
@@ -50,16 +55,18 @@ impl Asked {
             max_wait: parts.headers.get(CRAWL_MAX_WAIT).and_then(seconds),
             referer: parts.headers.get(REFERER).cloned(),
             dest: dest.map(Dest::from_sec_fetch),
+            depth: depth.and_then(|v| v.to_str().ok()?.trim().parse().ok()),
         }
     }
 
-    /// The facts of the request stage. A depth counts only from crawlers that may give one: none may yet.
+    /// The facts of the request stage.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             crawler: self.crawler.as_str(),
             method: self.method.as_str(),
             referer: self.referer.as_ref().and_then(|r| r.to_str().ok()).unwrap_or(""),
             dest: self.dest,
+            depth: self.depth,
             ..Facts::of_url(&self.target)
         }
     }

@@ -153,7 +153,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::Overloaded => &[Stage::Identify],
+        Reason::Unauthorized | Reason::Overloaded => &[Stage::Identify],
         Reason::RateLimited | Reason::QueueFull | Reason::HostBackoff | Reason::ShuttingDown => {
             &[Stage::Pace]
         }

@@ -28,6 +28,7 @@ use super::body::BodyError;
 use super::drain::{DrainWatch, Stage};
 use super::head::{ClientWatch, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn};
 
+pub use exchange::{Client, Entrance};
 use room::Place;
 pub use room::Room;
 

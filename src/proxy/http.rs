@@ -12,16 +12,17 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
 use hyper::body::{Body as _, Incoming};
 
+use crate::gate::crawlers::{Caller, Crawlers};
 use crate::gate::hold::Hold;
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::{Form, Refusal};
 use crate::gate::request::{Outcome, Passage, Waits, Way};
 use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::stage::identify::identify;
 use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
-use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::UrlTarget;
@@ -58,8 +59,8 @@ pub struct Exchange {
     pub via: ViaName,
     /// How crawlers are answered.
     pub profile: ProfileChoice,
-    /// Who an unnamed client is.
-    pub anonymous: Crawler,
+    /// Who may ask, and how each is recognised.
+    pub crawlers: Crawlers,
     /// Bytes of a request's body.
     pub request_body: u64,
     /// Between two parts of a body.
@@ -111,12 +112,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen) -> Reply {
+    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let mut snapshot = self.in_force.load();
-        let asker = Asker::of(request.headers());
+        let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let made = match unwinding(self.pass(request, &asker, &mut snapshot, &mut record)).await {
+        let passed = self.pass(request, caller, &mut asker, &mut snapshot, &mut record);
+        let made = match unwinding(passed).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -138,11 +140,18 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
-        asker: &Asker,
+        caller: &Caller,
+        asker: &mut Asker,
         snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
         let (parts, body) = request.into_parts();
+        let who = match identify(&self.crawlers, caller, &parts.headers).await {
+            Ok(who) => who,
+            Err(refusal) => return Err(discarded(refusal, &parts, body).await),
+        };
+        record.crawler(who.index);
+        asker.is(&who.crawler);
         record.enter(Stage::Target);
         let target = match self.enter(&parts) {
             Ok(Entry::Target(target)) => target,
@@ -150,7 +159,7 @@ impl Exchange {
             Err(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         record.target(&target);
-        let asked = Asked::new(target, self.anonymous.clone(), &parts);
+        let asked = Asked::new(target, who.crawler, &parts);
         let profile = || asker.manner(self.profile).profile;
         let waits = Waits { hold: &self.hold, profile: &profile };
         let way = Way { destinations: &self.vetting, in_force: &self.in_force, waits };

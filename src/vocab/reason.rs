@@ -58,6 +58,8 @@ pub enum Reason {
     UpstreamProtocol,
     /// A panic; it ends this request only.
     InternalError,
+    /// The client has no name, and anonymous ones may not ask; or its credentials are wrong.
+    Unauthorized,
     /// A connection limit of the proxy.
     Overloaded,
     /// The proxy goes down, and the request would have had to wait.
@@ -118,7 +120,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -144,6 +146,7 @@ impl Reason {
         Self::UpstreamTimeout,
         Self::UpstreamProtocol,
         Self::InternalError,
+        Self::Unauthorized,
         Self::Overloaded,
         Self::ShuttingDown,
     ];
@@ -302,6 +305,13 @@ impl Reason {
                 retry: Retry::Never,
                 code: None,
                 title: "Error inside the proxy",
+            },
+            Self::Unauthorized => &Row {
+                name: "unauthorized",
+                crawl_status: "REJECTED_UNAUTHORIZED",
+                status: StatusSource::Fixed(407),
+                title: "Proxy credentials needed",
+                ..CLIENT
             },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
             Self::ShuttingDown => &Row { name: "shutting_down", title: "Proxy about to stop", ..UNAVAILABLE },

@@ -18,6 +18,7 @@ mod conditions;
 mod config;
 mod conformance;
 mod head;
+mod identify;
 mod layers;
 mod log;
 mod metrics;

@@ -18,13 +18,10 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 20] = [
-    ("", "crawlers", "[]"),
-    ("", "anonymous", "allow"),
+const LATER: [(&str, &str, &str); 16] = [
     ("", "tls", TLS),
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
-    ("listen", "crawler", ABSENT),
     ("listen", "tls", ABSENT),
     ("listen", "proxy_protocol", ABSENT),
     ("policy", "shadow", "none"),
@@ -32,7 +29,6 @@ const LATER: [(&str, &str, &str); 20] = [
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
     ("egress", "parents", "{}"),
-    ("limits", "max_hold", "60s"),
     ("limits", "tunnels_per_host", "32"),
     ("timeouts", "tls", "10s"),
     ("timeouts", "tunnel_idle", "5m"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -11,13 +11,15 @@ use crate::politeness::pace::{Class, Wait};
 use crate::store::Key;
 use crate::store::shards::{Shards, shrink};
 
-/// How many may wait.
+/// How many may wait, and how long.
 #[derive(Clone, Copy, Debug)]
-pub struct QueueLimits {
+pub struct HoldLimits {
     /// For one host, address or domain.
     pub of_one: usize,
     /// In all.
     pub of_all: usize,
+    /// The longest wait that a crawler can ask for.
+    pub longest: Duration,
 }
 
 /// All queues.
@@ -26,7 +28,7 @@ pub(super) struct Queue {
     lines: Shards<Lines>,
     waiting: AtomicUsize,
     numbers: AtomicU64,
-    limits: QueueLimits,
+    limits: HoldLimits,
 }
 
 /// The queues of one key: of pages, and of what belongs to them.
@@ -83,8 +85,12 @@ impl Line {
 }
 
 impl Queue {
-    pub(super) fn new(limits: QueueLimits) -> Self {
+    pub(super) fn new(limits: HoldLimits) -> Self {
         Self { lines: Shards::new(), waiting: AtomicUsize::new(0), numbers: AtomicU64::new(0), limits }
+    }
+
+    pub(super) fn limits(&self) -> HoldLimits {
+        self.limits
     }
 
     /// Whether somebody waits for this key; nobody overtakes them.

@@ -12,6 +12,7 @@ use crate::policy::fact::Dest;
 use crate::policy::options::politeness::{PaceKey, Politeness};
 use crate::politeness::pace::{Class, Jitter, LONGEST, Pace, Rate};
 use crate::store::Key;
+use crate::vocab::crawler::May;
 use crate::vocab::domain::registrable;
 use crate::vocab::profile::Profile;
 use crate::vocab::stage::Stage;
@@ -49,7 +50,10 @@ pub(in crate::gate) async fn hold<C>(
         overflow: politeness.overflow(),
         crawler: &asked.crawler,
     };
-    let patience = || patience(politeness.max_hold().unwrap_or_else(|| (waits.profile)().max_hold()), asked);
+    let patience = || {
+        let max_hold = politeness.max_hold().unwrap_or_else(|| (waits.profile)().max_hold());
+        patience(max_hold, asked, waits.hold.longest())
+    };
     waits.hold.admit(&asking, arrival, patience).await.map_err(|away| Box::new(refusal(judged, away)))
 }
 
@@ -78,9 +82,10 @@ fn pace(politeness: &Politeness<'_>, class: Class, crawl_delay: Option<Duration>
     }
 }
 
-/// `Crawl-Max-Wait` shortens what the policy or the profile allows.
-fn patience(max_hold: Duration, asked: &Asked) -> Duration {
-    max_hold.min(asked.max_wait.unwrap_or(max_hold)).min(LONGEST)
+/// `Crawl-Max-Wait` shortens what the policy or the profile allows; for crawlers that may, it lengthens it up to a limit.
+fn patience(max_hold: Duration, asked: &Asked, longest: Duration) -> Duration {
+    let most = if asked.crawler.may(May::Wait) { max_hold.max(longest) } else { max_hold };
+    asked.max_wait.unwrap_or(max_hold).min(most).min(LONGEST)
 }
 
 fn refusal<C>(judged: &Judged<C>, away: SentAway) -> Refusal {

@@ -2,11 +2,13 @@
 //! same words.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 
+use crate::gate::crawlers::Caller;
 use crate::gate::refusal::Refusal;
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::ForeignBytes;
@@ -14,34 +16,54 @@ use crate::proxy::body::Body;
 use crate::proxy::head::{Foreign, HeadError, HeadEvents, ServiceOpen};
 use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
 use crate::vocab::reason::Reason;
+use crate::vocab::rule_id::Slug;
 use crate::vocab::stage::Stage;
 
 use super::{Connection, Owner};
 
-impl Owner for Exchange {
-    type Kept = OpenConnection;
+/// A listener of the proxy: all lead to the same exchange, some for one crawler.
+#[derive(Debug)]
+pub struct Entrance {
+    /// What answers.
+    pub exchange: Arc<Exchange>,
+    /// The crawler whose listener it is.
+    pub crawler: Option<Slug>,
+}
+
+/// A client for as long as its connection lives.
+#[derive(Debug)]
+pub struct Client {
+    /// Who it may be.
+    pub caller: Caller,
+    _open: OpenConnection,
+}
+
+impl Owner for Entrance {
+    type Kept = Client;
     type Body = Body<Travelling>;
     type Error = Hangup;
 
-    fn connected(&self, _peer: SocketAddr) -> OpenConnection {
-        self.recorder.metrics().connection()
+    fn connected(&self, peer: SocketAddr) -> Client {
+        let exchange = &self.exchange;
+        let caller = exchange.crawlers.caller(peer.ip(), self.crawler.as_ref());
+        Client { caller, _open: exchange.recorder.metrics().connection() }
     }
 
     async fn answer(
         &self,
         request: Request<Incoming>,
         open: ServiceOpen,
-        _connection: &Connection<OpenConnection>,
+        connection: &Connection<Client>,
     ) -> Result<Response<Body<Travelling>>, Hangup> {
-        Self::answer(self, request, open).await
+        self.exchange.answer(request, open, &connection.kept.caller).await
     }
 
     fn overloaded(&self, _peer: SocketAddr) -> Bytes {
-        bare_refusal(self, &Refusal::new(Reason::Overloaded, Stage::Identify))
+        bare_refusal(&self.exchange, &Refusal::new(Reason::Overloaded, Stage::Identify))
     }
 }
 
-impl HeadEvents for Exchange {
+impl HeadEvents for Entrance {
     fn refused(&self, error: HeadError, _partial: &[u8]) -> Bytes {
         let (reason, status, detail) = match error {
             HeadError::Malformed(what) => (Reason::BadRequest, None, what),
@@ -53,9 +75,9 @@ impl HeadEvents for Exchange {
             }
             HeadError::Late => (Reason::RequestTimeout, None, "the request's head did not arrive in time"),
         };
-        self.recorder.metrics().head_rejected(reason);
+        self.exchange.recorder.metrics().head_rejected(reason);
         let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
-        bare_refusal(self, &refusal)
+        bare_refusal(&self.exchange, &refusal)
     }
 
     fn foreign(&self, foreign: Foreign) {
@@ -63,6 +85,6 @@ impl HeadEvents for Exchange {
             Foreign::ClientHello => ForeignBytes::ClientHello,
             Foreign::Http2 => ForeignBytes::Http2Preface,
         };
-        self.recorder.metrics().foreign_bytes(kind);
+        self.exchange.recorder.metrics().foreign_bytes(kind);
     }
 }
