@@ -15,7 +15,7 @@ const MAY_NAME: [(&str, &[&str]); 13] = [
     ("metrics", &["vocab", "clock"]),
     ("gate", &["vocab", "clock", "policy", "politeness", "store", "metrics"]),
     ("proxy", &["vocab", "clock", "gate", "metrics"]),
-    ("admin", &["vocab", "policy", "gate", "metrics"]),
+    ("admin", &["vocab", "clock", "policy", "gate", "metrics"]),
     ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
     ("cli", &["vocab", "clock", "yaml", "policy", "store", "metrics", "gate", "proxy", "admin", "config"]),
     ("main", &["cli"]),
