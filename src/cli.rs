@@ -14,6 +14,7 @@ mod open;
 mod out;
 mod paint;
 mod password;
+pub mod robots;
 mod run;
 pub mod serve;
 pub mod target;
@@ -42,6 +43,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Robots(args) => robots::run(&args),
         Command::Target(args) => show_targets(&args),
         Command::Password => password::run(),
     }
