@@ -127,7 +127,7 @@ mod tests {
 
     fn check(text: &str, expected: &[(u32, Key, &str)]) {
         let lines = Lines::new(text.as_bytes());
-        let found: Vec<_> = lines.map(|l| (l.number, l.key, &text[l.value])).collect();
+        let found: Vec<_> = lines.map(|l| (l.number, l.key, text.get(l.value).unwrap())).collect();
         assert_eq!(found, expected, "{text:?}");
     }
 
