@@ -13,3 +13,4 @@ pub mod response;
 pub mod snapshot;
 mod stage;
 pub mod trial;
+pub mod tunnel;

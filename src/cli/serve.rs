@@ -34,6 +34,7 @@ use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
+use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
@@ -198,6 +199,7 @@ fn exchange(
         in_force,
         vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
         upstream: Upstream::new(upstream_limits(settings), clock),
+        tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
         via: ViaName::new(&instance),
         recorder,
         profile: match settings.profile {
@@ -234,6 +236,19 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
         body: timeouts.request,
         head: count(limits.origin_head),
         fields: count(limits.origin_fields),
+    }
+}
+
+fn tunnel_settings(settings: &Settings) -> TunnelSettings {
+    let timeouts = &settings.timeouts;
+    TunnelSettings {
+        connect_ports: settings.egress.connect_ports.ranges().to_vec(),
+        tls_ports: settings.egress.tls_ports.ranges().to_vec(),
+        per_host: count(settings.limits.tunnels_per_host),
+        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        hello: timeouts.tls,
+        idle: timeouts.tunnel_idle,
+        total: timeouts.tunnel,
     }
 }
 

@@ -24,3 +24,4 @@ mod metrics;
 mod property;
 mod support;
 mod target;
+mod tunnel;

@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 22] = [
+const LATER: [(&str, &str, &str); 18] = [
     ("", "crawlers", "[]"),
     ("", "anonymous", "allow"),
     ("", "tls", TLS),
@@ -35,10 +35,6 @@ const LATER: [(&str, &str, &str); 22] = [
     ("limits", "queue_per_host", "1000"),
     ("limits", "queue", "10000"),
     ("limits", "max_hold", "60s"),
-    ("limits", "tunnels_per_host", "32"),
-    ("timeouts", "tls", "10s"),
-    ("timeouts", "tunnel_idle", "5m"),
-    ("timeouts", "tunnel", "1h"),
     ("logs", "format", "json"),
     ("logs", "rotate", "{size: 256MiB, keep: 8}"),
 ];

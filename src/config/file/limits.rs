@@ -33,6 +33,7 @@ pub(super) fn read_limits(limits: &mut Limits, mut map: MapReader<'_>, problems:
     set(&mut limits.origin_head, map.take("origin_head").and_then(|n| size(n, HEAD, p)));
     set(&mut limits.origin_fields, map.take("origin_fields").and_then(|n| count(n, FIELDS, p)));
     set(&mut limits.request_body, map.take("request_body").and_then(|n| size(n, BODY, p)));
+    set(&mut limits.tunnels_per_host, map.take("tunnels_per_host").and_then(|n| count(n, COUNT, p)));
     set(&mut limits.idle_pool, map.take("idle_pool").and_then(|n| count(n, COUNT_OR_NONE, p)));
     set(&mut limits.idle_per_host, map.take("idle_per_host").and_then(|n| count(n, COUNT_OR_NONE, p)));
     later::check(&mut map, "limits", p);
@@ -43,6 +44,7 @@ pub(super) fn read_timeouts(timeouts: &mut Timeouts, mut map: MapReader<'_>, pro
     let p = problems;
     set(&mut timeouts.head, map.take("head").and_then(|n| timeout(n, p)));
     set(&mut timeouts.idle, map.take("idle").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tls, map.take("tls").and_then(|n| timeout(n, p)));
     set(&mut timeouts.dns, map.take("dns").and_then(|n| timeout(n, p)));
     set(&mut timeouts.connect, map.take("connect").and_then(|n| timeout(n, p)));
     set(&mut timeouts.connect_total, map.take("connect_total").and_then(|n| timeout(n, p)));
@@ -50,6 +52,8 @@ pub(super) fn read_timeouts(timeouts: &mut Timeouts, mut map: MapReader<'_>, pro
     set(&mut timeouts.body_idle, map.take("body_idle").and_then(|n| timeout(n, p)));
     set(&mut timeouts.write_stall, map.take("write_stall").and_then(|n| timeout(n, p)));
     set(&mut timeouts.request, map.take("request").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tunnel_idle, map.take("tunnel_idle").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tunnel, map.take("tunnel").and_then(|n| timeout(n, p)));
     set(&mut timeouts.drain, map.take("drain").and_then(|n| wait(n, p)));
     set(&mut timeouts.drain_delay, map.take("drain_delay").and_then(|n| wait(n, p)));
     later::check(&mut map, "timeouts", p);

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 
 use crate::gate::refusal::Refusal;
-use crate::metrics::OpenConnection;
 use crate::metrics::labels::ForeignBytes;
 use crate::proxy::body::Body;
-use crate::proxy::head::{Foreign, HeadError, HeadEvents, ServiceOpen};
+use crate::proxy::connect::Seat;
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::front::Inside;
+use crate::proxy::head::{Foreign, Handover, HeadError, HeadEvents, ServiceOpen};
 use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -19,21 +21,36 @@ use crate::vocab::stage::Stage;
 use super::{Connection, Owner};
 
 impl Owner for Exchange {
-    type Kept = OpenConnection;
+    type Kept = Seat;
     type Body = Body<Travelling>;
     type Error = Hangup;
 
-    fn connected(&self, _peer: SocketAddr) -> OpenConnection {
-        self.recorder.metrics().connection()
+    fn connected(&self, _peer: SocketAddr) -> Seat {
+        Seat::new(self.recorder.metrics().connection())
     }
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         open: ServiceOpen,
-        _connection: &Connection<OpenConnection>,
+        connection: &Connection<Seat>,
     ) -> Result<Response<Body<Travelling>>, Hangup> {
+        if let Some(host) = connection.kept.inside() {
+            request.extensions_mut().insert(Inside { host: host.clone() });
+        }
+        if request.method() == Method::CONNECT {
+            return self.connect(request, open, &connection.kept).await;
+        }
         Self::answer(self, request, open).await
+    }
+
+    async fn carry_on(
+        &self,
+        client: Handover,
+        connection: &mut Connection<Seat>,
+        drain: &mut DrainWatch,
+    ) -> Option<Handover> {
+        self.behind_connect(client, &mut connection.kept, drain).await
     }
 
     fn overloaded(&self, _peer: SocketAddr) -> Bytes {
