@@ -13,5 +13,6 @@ pub mod head;
 pub mod http;
 pub mod pool;
 pub mod resolve;
+pub mod sniff;
 pub mod tunnel;
 pub mod upstream;

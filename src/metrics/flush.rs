@@ -162,7 +162,7 @@ impl Record {
         let bytes = &families.bytes;
         add(&bytes.from_client, self.up);
         add(&bytes.to_client, self.down);
-        if self.stage >= Stage::Upstream {
+        if self.stage >= Stage::Upstream || self.flight == Flight::Tunnel {
             add(&bytes.to_origin, self.up);
         }
         if ending.source == Source::Origin || self.flight == Flight::Tunnel {

@@ -54,24 +54,27 @@ impl Source {
     }
 }
 
-/// Bytes that show another protocol on the proxy's port; the label `reason` of `foreign_bytes_total`.
+/// Bytes that show another protocol on the proxy's port, or in a tunnel to a port without TLS; the label `reason` of `foreign_bytes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForeignBytes {
     /// A TLS ClientHello: a client that speaks TLS to its proxy.
     ClientHello,
     /// The HTTP/2 connection preface.
     Http2Preface,
+    /// Inside a tunnel: what no request begins with.
+    Unknown,
 }
 
 impl ForeignBytes {
-    /// Both kinds.
-    pub const ALL: [Self; 2] = [Self::ClientHello, Self::Http2Preface];
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::ClientHello, Self::Http2Preface, Self::Unknown];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClientHello => "client_hello",
             Self::Http2Preface => "http2_preface",
+            Self::Unknown => "unknown",
         }
     }
 }

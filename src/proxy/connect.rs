@@ -4,6 +4,8 @@
 //! once: if HTTP follows, each request inside is judged like any other, and dialled after that. Clients show little of
 //! a refused CONNECT but the reason phrase, so the phrase says why.
 
+mod behind;
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,15 +27,13 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::HostTarget;
 
-use super::accept::part;
 use super::answer::Asker;
 use super::destination::Vetted;
 use super::dial::dial;
-use super::drain::DrainWatch;
 use super::front;
-use super::head::{Handover, ServiceOpen};
+use super::head::ServiceOpen;
 use super::http::{Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, established, own, unwinding};
-use super::tunnel::{End, Meter, Place, Standing, Watching, carry};
+use super::tunnel::Place;
 use super::upstream::UpstreamError;
 
 /// The longest reason phrase.
@@ -93,7 +93,7 @@ impl Seat {
 }
 
 impl Exchange {
-    /// Answers a CONNECT. What follows a granted one is [`Self::behind_connect`]'s.
+    /// Answers a CONNECT. What follows a granted one is `behind_connect`'s.
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
@@ -192,70 +192,6 @@ impl Exchange {
         record.connected_in(record.clock().now().saturating_duration_since(began));
         record.address(address.ip());
         Ok(Blind { origin, address, judged })
-    }
-
-    /// What follows the answer to a CONNECT. HTTP inside a tunnel comes back, to be served like any other.
-    pub(super) async fn behind_connect(
-        &self,
-        client: Handover,
-        seat: &mut Seat,
-        drain: &mut DrainWatch,
-    ) -> Option<Handover> {
-        let Some(Granted { record, host, place, onward }) = seat.granted() else {
-            part(&client.socket).await;
-            return None;
-        };
-        match onward {
-            Onward::Blind(blind) => {
-                self.tunnel(client, *blind, record, drain).await;
-                None
-            }
-            Onward::Plain => {
-                record.finish(self.recorder.clock().now());
-                seat.inside = Some((host, place));
-                Some(client)
-            }
-        }
-    }
-
-    /// Carries a blind tunnel to its end.
-    async fn tunnel(&self, client: Handover, blind: Blind, mut record: Record, drain: &mut DrainWatch) {
-        let Blind { origin, address, mut judged } = blind;
-        let meter = Meter::new(self.recorder.clock().clone());
-        let mut refused = None;
-        let judge = || {
-            let now = self.in_force.load();
-            if Arc::ptr_eq(&now, &judged.snapshot) {
-                return Standing::Admitted;
-            }
-            refused = judged.judge_again(now, address.ip()).err();
-            if refused.is_some() { Standing::Refused } else { Standing::Admitted }
-        };
-        let policies = self.tunnels.policies();
-        let watching = Watching { settings: &self.tunnels.settings, drain, policies, judge };
-        let end = carry(&client.socket, &origin, client.unread, &meter, watching).await;
-        let (up, down) = meter.bytes();
-        record.add_up(up);
-        record.add_down(down);
-        if let Some(refusal) = refused {
-            note(&mut record, &judged);
-            record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
-        }
-        ended(record, end);
-    }
-}
-
-/// Tells the record how its tunnel ended.
-fn ended(mut record: Record, end: End) {
-    match end {
-        End::Closed => record.complete(),
-        // A record that is not complete is that of a client that left.
-        End::ClientLeft => {}
-        End::OriginLeft => record.upstream_failed("connection_terminated"),
-        End::Idle => record.tunnel_closed("tunnel_idle"),
-        End::Expired => record.tunnel_closed("tunnel_expired"),
-        End::Drained => record.tunnel_closed("shutting_down"),
-        End::Refused => record.tunnel_closed("policy_changed"),
     }
 }
 

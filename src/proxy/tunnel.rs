@@ -4,11 +4,13 @@
 //! looks into them.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
@@ -278,18 +280,23 @@ async fn idle(meter: &Meter, length: Duration) {
 async fn drained(drain: &mut DrainWatch, meter: &Meter) {
     drain.begun().await;
     let began = meter.clock.now();
-    let cut_off = std::future::poll_fn(|cx| match drain.poll_stage(cx) {
-        Stage::CutOff => std::task::Poll::Ready(()),
-        Stage::Serving | Stage::Draining => std::task::Poll::Pending,
-    });
     let silent = async {
         sleep_until((began + LAST_IDLE).into()).await;
         idle(meter, LAST_IDLE).await;
     };
     tokio::select! {
-        () = cut_off => {}
+        () = cut_off(drain) => {}
         () = silent => {}
     }
+}
+
+/// Ready when what is under way still is given up.
+pub(super) async fn cut_off(drain: &mut DrainWatch) {
+    poll_fn(|cx| match drain.poll_stage(cx) {
+        Stage::CutOff => Poll::Ready(()),
+        Stage::Serving | Stage::Draining => Poll::Pending,
+    })
+    .await;
 }
 
 /// Ready once a policy is in force that refuses the tunnel.

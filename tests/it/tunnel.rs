@@ -1,8 +1,11 @@
 //! CONNECT through a running gate: refusals with their phrase, blind tunnels, what is let through them and what ends
 //! them.
 
+mod first;
+mod hello;
 mod open;
 mod plain;
+mod sniff;
 mod wire;
 
 use crate::support::gate::Gate;

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use super::hello::hello;
 use super::wire::{Client, Origin, POLICY, metric, until};
 
 #[test]
@@ -22,8 +23,7 @@ fn real_clients_connects_are_granted() {
         let answer = client.head();
         assert!(answer.contains(" 200 Connection established\r\n"), "{head:?}: {answer}");
         assert!(!answer.contains("content-length") && !answer.contains("transfer-encoding"), "{answer}");
-        client.send("hello");
-        assert_eq!(client.bytes(5), b"hello", "{head:?}");
+        client.greet("a.test");
     }
 }
 
@@ -31,18 +31,20 @@ fn real_clients_connects_are_granted() {
 fn bytes_that_come_with_the_connect_are_carried() {
     let (origin, gate) = Origin::behind_a_gate("", POLICY);
     let mut client = Client::connect(gate.proxy);
-    client.send(format!("CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\n\r\nearly", origin.port));
+    let connect = format!("CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\n\r\n", origin.port);
+    let early = [&hello(Some("a.test"))[..], b"early"].concat();
+    client.send([connect.as_bytes(), &early].concat());
     client.head();
-    assert_eq!(client.bytes(5), b"early");
+    assert!(client.bytes(early.len()) == early);
     client.send(" late");
     assert_eq!(client.bytes(5), b" late");
-    assert_eq!(origin.seen(), b"early late");
+    assert_eq!(origin.seen(), [&early[..], b" late"].concat());
 }
 
 #[test]
 fn large_loads_arrive_whole_and_are_counted() {
     let (origin, gate) = Origin::behind_a_gate("", POLICY);
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let mut client = Client::in_tls(gate.proxy, origin.port);
     assert_eq!(metric(&gate, "crawlgate_tunnels"), 1);
     assert_eq!(metric(&gate, "crawlgate_inflight_requests"), 0);
     let load: Vec<u8> = (0..8_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -54,6 +56,7 @@ fn large_loads_arrive_whole_and_are_counted() {
     assert!(got == load);
     client.half_close();
     assert_eq!(client.rest(), "");
+    let carried = (load.len() + hello(Some("a.test")).len()) as u64;
     until("the tunnel is over", || metric(&gate, "crawlgate_tunnels") == 0);
     for series in [
         "crawlgate_bytes_total{direction=\"received\",side=\"client\"}",
@@ -61,7 +64,7 @@ fn large_loads_arrive_whole_and_are_counted() {
         "crawlgate_bytes_total{direction=\"received\",side=\"origin\"}",
         "crawlgate_bytes_total{direction=\"sent\",side=\"origin\"}",
     ] {
-        assert_eq!(metric(&gate, series), load.len() as u64, "{series}");
+        assert_eq!(metric(&gate, series), carried, "{series}");
     }
     assert_eq!(metric(&gate, "crawlgate_tunnels_total{verdict=\"allow\"}"), 1);
 }
@@ -76,15 +79,17 @@ fn a_side_that_has_said_all_may_still_listen() {
     });
     let gate = super::wire::gate_to(&origin, "", POLICY);
     let mut client = Client::tunnel(gate.proxy, origin.port);
+    let hello = hello(Some("a.test"));
+    client.send(&hello);
     client.send("12345");
     client.half_close();
-    assert_eq!(client.rest(), "got 5");
+    assert_eq!(client.rest(), format!("got {}", hello.len() + 5));
 }
 
 #[test]
 fn a_client_that_leaves_takes_the_origins_connection_with_it() {
     let (origin, gate) = Origin::behind_a_gate("", POLICY);
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let mut client = Client::in_tls(gate.proxy, origin.port);
     client.send("x");
     client.bytes(1);
     client.reset();
@@ -95,7 +100,7 @@ fn a_client_that_leaves_takes_the_origins_connection_with_it() {
 #[test]
 fn silence_ends_a_tunnel() {
     let (origin, gate) = Origin::behind_a_gate("timeouts: { tunnel_idle: 400ms }", POLICY);
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let mut client = Client::in_tls(gate.proxy, origin.port);
     for _ in 0..6 {
         thread::sleep(Duration::from_millis(150));
         client.send("x");
@@ -108,7 +113,7 @@ fn silence_ends_a_tunnel() {
 #[test]
 fn no_tunnel_lasts_for_ever() {
     let (origin, gate) = Origin::behind_a_gate("timeouts: { tunnel: 300ms }", POLICY);
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let mut client = Client::in_tls(gate.proxy, origin.port);
     client.send("x");
     assert_eq!(client.rest(), "x");
 }
@@ -116,16 +121,17 @@ fn no_tunnel_lasts_for_ever() {
 #[test]
 fn a_host_has_so_many_tunnels_and_others_have_theirs() {
     let (origin, gate) = Origin::behind_a_gate("limits: { tunnels_per_host: 2 }", POLICY);
-    let first = Client::tunnel(gate.proxy, origin.port);
-    let _second = Client::tunnel(gate.proxy, origin.port);
+    let first = Client::in_tls(gate.proxy, origin.port);
+    let _second = Client::in_tls(gate.proxy, origin.port);
     let mut third = Client::connect(gate.proxy);
     third.send(format!("CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\n\r\n", origin.port));
     let answer = third.rest();
     assert!(answer.starts_with("HTTP/1.1 503 Policy-503 reason=overloaded id="), "{answer}");
     assert!(answer.contains("\r\nretry-after: "), "{answer}");
-    let _other = Client::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
+    let mut other = Client::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
+    other.greet("b.test");
     drop(first);
     until("a place is free", || metric(&gate, "crawlgate_tunnels") == 2);
-    let _third = Client::tunnel(gate.proxy, origin.port);
+    let _third = Client::in_tls(gate.proxy, origin.port);
     until("all are at the origin", || origin.connections() == 4);
 }

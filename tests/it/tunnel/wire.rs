@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::gate::Gate;
 
+use super::hello::hello;
+
 /// Longer than anything takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
@@ -68,6 +70,20 @@ impl Client {
         client
     }
 
+    /// A client in an open tunnel to an echo: its ClientHello has come back.
+    pub(super) fn in_tls(proxy: SocketAddr, port: u16) -> Self {
+        let mut client = Self::tunnel(proxy, port);
+        client.greet("a.test");
+        client
+    }
+
+    /// Sends a ClientHello, and has an echo send it back.
+    pub(super) fn greet(&mut self, name: &str) {
+        let hello = hello(Some(name));
+        self.send(&hello);
+        assert!(self.bytes(hello.len()) == hello);
+    }
+
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).unwrap();
     }
@@ -108,8 +124,9 @@ impl Client {
         }
     }
 
+    /// Says that no more will come; a connection that is closed already needs not be told.
     pub(super) fn half_close(&self) {
-        self.0.shutdown(Shutdown::Write).unwrap();
+        let _ = self.0.shutdown(Shutdown::Write);
     }
 
     /// Leaves at once, by a reset.
