@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crawlgate::cli::serve::Server;
-use crawlgate::config::settings::{LogTarget, Settings, Workers};
+use crawlgate::config::settings::{Listener, LogTarget, Settings, Workers};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFiles;
 
@@ -57,7 +57,8 @@ fn main() {
 fn proxy() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
-        let mut settings = Settings { listen: vec![([127, 0, 0, 1], 0).into()], ..Settings::default() };
+        let mut settings =
+            Settings { listen: vec![Listener::for_all(([127, 0, 0, 1], 0).into())], ..Settings::default() };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
         settings.logs.decisions = LogTarget::Nowhere;
         settings.egress.allow_loopback = true;

@@ -13,6 +13,7 @@ mod judged;
 mod open;
 mod out;
 mod paint;
+mod password;
 mod run;
 pub mod serve;
 pub mod target;
@@ -42,6 +43,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Decide(args) => decide::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Target(args) => show_targets(&args),
+        Command::Password => password::run(),
     }
 }
 

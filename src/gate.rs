@@ -4,6 +4,7 @@
 //! The gate knows HTTP's types but no socket; what it needs from above (addresses for a name) is a trait that it
 //! declares and `proxy` implements.
 
+pub mod crawlers;
 pub mod destination;
 pub mod judged;
 pub mod permit;
@@ -11,6 +12,6 @@ pub mod refusal;
 pub mod request;
 pub mod response;
 pub mod snapshot;
-mod stage;
+pub mod stage;
 pub mod trial;
 pub mod tunnel;

@@ -7,6 +7,8 @@ pub mod config;
 pub mod gate;
 pub mod metrics;
 pub mod policy;
+pub mod politeness;
 pub mod proxy;
+pub mod store;
 pub mod vocab;
 pub mod yaml;

@@ -51,7 +51,18 @@ pub enum Command {
     /// Show the canonical form of URLs, and the range of an address
     #[command(after_help = TARGET_HELP)]
     Target(TargetArgs),
+    /// Make the hash of a password, for `crawlers` in the configuration
+    #[command(after_help = PASSWORD_HELP)]
+    Password,
 }
+
+const PASSWORD_HELP: &str = "\
+Example:
+  crawlgate password                     asks for it without showing it
+  printf '%s' \"$PASSWORD\" | crawlgate password
+
+Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user, password_hash}}]`. Put it in quotes, as
+it is. Of standard input the first line is read. Hashes that `htpasswd -B` makes ($2y$...) can stand there too.";
 
 const CHECK_HELP: &str = "\
 Example:

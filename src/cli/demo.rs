@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::settings::{LogTarget, Settings};
+use crate::config::settings::{Listener, LogTarget, Settings};
 use crate::policy::source::MemoryFiles;
 use crate::policy::{Policy, compile};
 
@@ -71,7 +71,8 @@ async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
 }
 
 fn settings(site: &site::Site) -> Settings {
-    let mut settings = Settings { listen: vec![SocketAddr::new(LOOPBACK, 0)], ..Settings::default() };
+    let mut settings =
+        Settings { listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 0))], ..Settings::default() };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
     settings.logs.decisions = LogTarget::Nowhere;
     settings.egress.allow_loopback = true;

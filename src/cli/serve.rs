@@ -16,6 +16,7 @@ use crate::admin::guard::{Guard, Token};
 use crate::admin::health::{Check, CheckState, Readiness};
 use crate::clock::Clock;
 use crate::config::settings::{self, LogTarget, OnFull, Settings};
+use crate::gate::crawlers::Crawlers;
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::metrics::Metrics;
 use crate::metrics::labels::RuleMode;
@@ -24,7 +25,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::policy::Policy;
 use crate::policy::rule::Mode;
-use crate::proxy::accept::{self, AcceptLimits, Room};
+use crate::proxy::accept::{self, AcceptLimits, Entrance, Room};
 use crate::proxy::answer::ProfileChoice;
 use crate::proxy::clean::ViaName;
 use crate::proxy::destination::{Egress, PrivateHost, Vetting};
@@ -94,12 +95,13 @@ impl Server {
     pub fn start(settings: &Settings, policy: Policy) -> Result<Self, StartError> {
         let clock = Clock::system();
         let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
-        let metrics = Metrics::new(&[], &ranges).map_err(|error| StartError::Other(error.to_string()))?;
+        let known: Vec<Crawler> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
+        let metrics = Metrics::new(&known, &ranges).map_err(|error| StartError::Other(error.to_string()))?;
         let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
         let recorder = Recorder::new(metrics.clone(), log.clone(), clock.clone());
         count_panics(metrics.clone());
 
-        let listeners = settings.listen.iter().map(|address| listen(*address));
+        let listeners = settings.listen.iter().map(|listener| listen(listener.address));
         let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
         let admin_listener = listen(settings.admin.listen)?;
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
@@ -113,9 +115,10 @@ impl Server {
         let mut tasks = JoinSet::new();
         let limits = accept_limits(settings);
         let room = Room::new(&limits);
-        for listener in listeners {
-            let (room, exchange) = (Arc::clone(&room), Arc::clone(&exchange));
-            tasks.spawn(accept::serve(listener, room, limits.reader, exchange, watch.clone()));
+        for (listener, settings) in listeners.into_iter().zip(&settings.listen) {
+            let exchange = Arc::clone(&exchange);
+            let entrance = Arc::new(Entrance { exchange, crawler: settings.crawler.clone() });
+            tasks.spawn(accept::serve(listener, Arc::clone(&room), limits.reader, entrance, watch.clone()));
         }
         tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
@@ -193,6 +196,9 @@ fn exchange(
     };
     let resolver = Resolver::new(&servers, settings.egress.hosts.clone(), timeouts.dns, clock.clone())
         .map_err(StartError::Other)?;
+    let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
+    let crawlers = Crawlers::new(registrations, settings.anonymous, metrics, clock.clone());
+    let crawlers = crawlers.map_err(StartError::Other)?;
     // One process may run several proxies in a test; each decision id begins with the instance, and so does Via.
     let instance = recorder.instance();
     Ok(Exchange {
@@ -206,7 +212,7 @@ fn exchange(
             settings::ProfileChoice::ByUserAgent => ProfileChoice::ByUserAgent,
             settings::ProfileChoice::One(profile) => ProfileChoice::Always(profile),
         },
-        anonymous: Crawler::anonymous(),
+        crawlers,
         request_body: limits.request_body,
         body_idle: timeouts.body_idle,
     })

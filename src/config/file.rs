@@ -3,6 +3,7 @@
 //!
 //! Paths are as written and nothing outside the text was looked at; `load` makes [`super::Settings`] of it.
 
+mod crawlers;
 mod egress;
 mod environment;
 mod later;
@@ -13,13 +14,14 @@ mod value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::gate::crawlers::{Anonymous, Registration};
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::profile::Profile;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 
-use super::settings::{Egress, Limits, ProfileChoice, Settings, Timeouts, Workers};
+use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Timeouts, Workers};
 pub use environment::Variables;
 pub use logs::LogsText;
 
@@ -27,7 +29,11 @@ pub use logs::LogsText;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigFile {
     /// `listen`.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listener>,
+    /// `crawlers`.
+    pub crawlers: Vec<Registration>,
+    /// `anonymous`.
+    pub anonymous: Anonymous,
     /// `admin.listen`.
     pub admin_listen: SocketAddr,
     /// `admin.token_file`, as written.
@@ -56,6 +62,8 @@ impl Default for ConfigFile {
         let settings = Settings::default();
         Self {
             listen: settings.listen,
+            crawlers: settings.crawlers,
+            anonymous: settings.anonymous,
             admin_listen: settings.admin.listen,
             token_file: None,
             policy_path: None,
@@ -84,7 +92,14 @@ impl ConfigFile {
 
     fn read_tree(&mut self, tree: &Node, problems: &mut Problems) {
         let Some(mut map) = MapReader::open(tree, "the configuration", problems) else { return };
-        if let Some(node) = map.take("listen") {
+        let listen = map.take("listen");
+        let crawlers = map.take("crawlers").filter(|node| !node.is_null());
+        let named = crawlers::named_by_listeners(listen);
+        set(&mut self.crawlers, crawlers.map(|node| crawlers::read(node, &named, problems)));
+        if let Some(node) = map.take("anonymous") {
+            set(&mut self.anonymous, crawlers::anonymous(node, &self.crawlers, problems));
+        }
+        if let Some(node) = listen {
             self.read_listen(node, problems);
         }
         if let Some(group) = open(&mut map, "admin", problems) {
@@ -119,13 +134,14 @@ impl ConfigFile {
         if items.is_empty() {
             problems.push(Problem::error(&node.place, "`listen` needs at least one address"));
         }
-        let mut listen: Vec<SocketAddr> = Vec::with_capacity(items.len());
+        let mut listen: Vec<Listener> = Vec::with_capacity(items.len());
         for item in items {
-            let Some(address) = listener(item, problems) else { continue };
-            if listen.contains(&address) && address.port() != 0 {
+            let Some(listener) = crawlers::listener(item, &self.crawlers, problems) else { continue };
+            let address = listener.address;
+            if address.port() != 0 && listen.iter().any(|l| l.address == address) {
                 problems.push(read::wrong_type(item, "the address stands twice in `listen`"));
             }
-            listen.push(address);
+            listen.push(listener);
         }
         if !listen.is_empty() {
             self.listen = listen;
@@ -136,7 +152,7 @@ impl ConfigFile {
         let listen = map.take("listen").and_then(|node| checked(node, value::socket, problems));
         if let (Some(address), Some(node)) = (listen, map.take("listen"))
             && address.port() != 0
-            && self.listen.contains(&address)
+            && self.listen.iter().any(|l| l.address == address)
         {
             problems.push(read::wrong_type(
                 node,
@@ -197,17 +213,6 @@ fn checked<T>(node: &Node, read: impl Fn(&str) -> Result<T, String>, problems: &
             None
         }
     }
-}
-
-fn listener(node: &Node, problems: &mut Problems) -> Option<SocketAddr> {
-    if node.spelling().is_some() || node.is_null() {
-        return checked(node, value::socket, problems);
-    }
-    let mut map = MapReader::open(node, "a listener", problems)?;
-    let address = map.require("addr", problems).and_then(|node| checked(node, value::socket, problems));
-    later::check(&mut map, "listen", problems);
-    map.finish(problems);
-    address
 }
 
 fn profile(node: &Node, problems: &mut Problems) -> Option<ProfileChoice> {

@@ -9,7 +9,7 @@ use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
 use super::file::{ConfigFile, Variables};
-use super::settings::{Admin, LogTarget, Logs, PolicyOrigin, PolicySettings, Settings};
+use super::settings::{Admin, Listener, LogTarget, Logs, PolicyOrigin, PolicySettings, Settings};
 
 /// The configuration that is used if none is named and it is there.
 pub const USUAL_FILE: &str = "config/crawlgate.yaml";
@@ -135,7 +135,9 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
     };
     let token_file = config.token_file.map(|path| home.directory.join(path));
     Settings {
-        listen: overrides.listen.map_or(config.listen, |address| vec![address]),
+        listen: overrides.listen.map_or(config.listen, |address| vec![Listener::for_all(address)]),
+        crawlers: config.crawlers,
+        anonymous: config.anonymous,
         admin: Admin { listen: overrides.admin.unwrap_or(config.admin_listen), token_file },
         policy: PolicySettings { origin, watch: config.policy_watch },
         profile: config.profile,

@@ -9,7 +9,9 @@ mod limits;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use crate::gate::crawlers::{Anonymous, Registration};
 use crate::vocab::profile::Profile;
+use crate::vocab::rule_id::Slug;
 
 pub use egress::{AllowPrivate, Egress, PortRange, Ports, Resolver};
 pub use limits::{Limits, Timeouts};
@@ -18,7 +20,11 @@ pub use limits::{Limits, Timeouts};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Where crawlers connect.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listener>,
+    /// The crawlers that are known, and what shows who they are.
+    pub crawlers: Vec<Registration>,
+    /// Whether clients without a name may ask.
+    pub anonymous: Anonymous,
     /// The admin listener.
     pub admin: Admin,
     /// Where the policy is.
@@ -35,6 +41,22 @@ pub struct Settings {
     pub workers: Workers,
     /// The decision log.
     pub logs: Logs,
+}
+
+/// Where crawlers connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The address.
+    pub address: SocketAddr,
+    /// The crawler that everybody is who connects here; one of [`Settings::crawlers`].
+    pub crawler: Option<Slug>,
+}
+
+impl Listener {
+    /// A listener for whoever comes.
+    pub fn for_all(address: SocketAddr) -> Self {
+        Self { address, crawler: None }
+    }
 }
 
 /// The admin listener: metrics, health and the API.
@@ -150,7 +172,9 @@ impl Default for Settings {
     /// only `load` knows whether there is a file.
     fn default() -> Self {
         Self {
-            listen: vec![SocketAddr::new(LOOPBACK, 3128)],
+            listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 3128))],
+            crawlers: Vec::new(),
+            anonymous: Anonymous::Allow,
             admin: Admin::default(),
             policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true },
             profile: ProfileChoice::ByUserAgent,
@@ -178,23 +202,46 @@ impl Default for Logs {
 impl Settings {
     /// Why `run` would refuse these settings although each of them is well-formed; empty if it would not.
     ///
-    /// A proxy listener off loopback needs something that says who may use it, and this version has neither
-    /// `crawlers` with sources nor `anonymous: deny`.
+    /// A proxy listener off loopback needs something that says who may use it: source networks, or passwords for
+    /// everybody.
     pub fn dangers(&self) -> Vec<String> {
-        let relays = self.listen.iter().filter(|a| !a.ip().to_canonical().is_loopback());
-        let mut dangers: Vec<String> = relays.map(open_relay).collect();
+        let reachable = self.listen.iter().filter(|l| !l.address.ip().to_canonical().is_loopback());
+        let mut dangers: Vec<String> = reachable.filter_map(|listener| self.open_relay(listener)).collect();
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
             dangers.push(open_admin(&self.admin.listen));
         }
         dangers
     }
+
+    /// Why anybody who reaches a listener could fetch through it.
+    fn open_relay(&self, listener: &Listener) -> Option<String> {
+        let mut sources = self.crawlers.iter().filter(|crawler| !crawler.sources.is_empty());
+        match &listener.crawler {
+            Some(name) if !sources.any(|c| c.crawler.as_str() == name.as_str()) => {
+                Some(open_listener(listener.address, name))
+            }
+            None if self.anonymous == Anonymous::Allow && sources.next().is_none() => {
+                Some(open_to_all(listener.address))
+            }
+            Some(_) | None => None,
+        }
+    }
 }
 
-fn open_relay(listen: &SocketAddr) -> String {
+fn open_to_all(listen: SocketAddr) -> String {
     format!(
         "listening on {listen} would make an open relay: anybody who reaches it could fetch through it. \
-         Listen on loopback (127.0.0.1:{port} or [::1]:{port}) and let other machines come through something \
-         that knows them, such as an SSH tunnel or a firewalled forward",
+         Say who may: `anonymous: deny` and crawlers with `auth`, or crawlers with `sources`, the networks they come \
+         from; or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        port = listen.port()
+    )
+}
+
+fn open_listener(listen: SocketAddr, crawler: &Slug) -> String {
+    format!(
+        "listening on {listen} for crawler {crawler} would make an open relay: anybody who reaches it would be \
+         {crawler}. Give {crawler} `sources`, the networks it comes from, or listen on loopback \
+         (127.0.0.1:{port} or [::1]:{port})",
         port = listen.port()
     )
 }
@@ -215,7 +262,7 @@ mod tests {
     fn loopback_is_the_only_safe_place_without_names_and_tokens() {
         let dangers = |listen: &str, admin: &str, token: Option<&str>| {
             let settings = Settings {
-                listen: vec![listen.parse().unwrap()],
+                listen: vec![Listener::for_all(listen.parse().unwrap())],
                 admin: Admin { listen: admin.parse().unwrap(), token_file: token.map(Into::into) },
                 ..Settings::default()
             };

@@ -12,7 +12,7 @@ use crate::policy::fact::{Dest, Facts, HeaderView};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
-use crate::vocab::crawler::Crawler;
+use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::target::UrlTarget;
 
 use super::refusal::{Refusal, recorded};
@@ -21,6 +21,8 @@ use crate::metrics::record::Keep;
 use crate::vocab::stage::Stage;
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// How many links from a seed the crawler found the URL.
+const CRAWL_DEPTH: HeaderName = HeaderName::from_static("crawl-depth");
 
 /// The facts of a request that later stages ask for again.
 #[derive(Clone, Debug)]
@@ -33,11 +35,14 @@ pub struct Asked {
     pub method: Method,
     referer: Option<HeaderValue>,
     dest: Option<Dest>,
+    depth: Option<u64>,
 }
 
 impl Asked {
-    /// Reads the facts from a request's head.
+    /// Reads the facts from a request's head. A depth counts only from crawlers that may give one; one that is no
+    /// number is none.
     pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
+        let depth = parts.headers.get(CRAWL_DEPTH).filter(|_| crawler.may(May::Depth));
         let dest = parts.headers.get(SEC_FETCH_DEST).and_then(|v| v.to_str().ok());
         Self {
             target,
@@ -45,16 +50,18 @@ impl Asked {
             method: parts.method.clone(),
             referer: parts.headers.get(REFERER).cloned(),
             dest: dest.map(Dest::from_sec_fetch),
+            depth: depth.and_then(|v| v.to_str().ok()?.trim().parse().ok()),
         }
     }
 
-    /// The facts of the request stage. A depth counts only from crawlers that may give one: none may yet.
+    /// The facts of the request stage.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             crawler: self.crawler.as_str(),
             method: self.method.as_str(),
             referer: self.referer.as_ref().and_then(|r| r.to_str().ok()).unwrap_or(""),
             dest: self.dest,
+            depth: self.depth,
             ..Facts::of_url(&self.target)
         }
     }

@@ -2,4 +2,5 @@
 
 pub(super) mod content;
 pub(super) mod destination;
+pub mod identify;
 pub(super) mod scope;

@@ -220,6 +220,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
+        Reason::Unauthorized => &[Stage::Identify],
         Reason::Overloaded => &[Stage::Identify, Stage::Connect],
     }
 }

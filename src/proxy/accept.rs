@@ -32,6 +32,7 @@ use super::head::{
     ClientWatch, Handover, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn,
 };
 
+pub use exchange::Entrance;
 use room::Place;
 pub use room::Room;
 

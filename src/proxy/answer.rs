@@ -1,11 +1,15 @@
 //! The answers that the proxy makes itself: status, reason headers and body (decisions.md section 3).
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
+    RETRY_AFTER,
+};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use crate::gate::refusal::Refusal;
+use crate::vocab::crawler::Crawler;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
 use crate::vocab::rule_id::RuleId;
@@ -76,6 +80,7 @@ pub struct Asker {
     agent: Option<HeaderValue>,
     accept: Option<HeaderValue>,
     conditional: Conditional,
+    profile: Option<Profile>,
 }
 
 impl Asker {
@@ -87,7 +92,13 @@ impl Asker {
             agent: headers.get(USER_AGENT).cloned(),
             accept: headers.get(ACCEPT).cloned(),
             conditional: if asks { Conditional::Yes } else { Conditional::No },
+            profile: None,
         }
+    }
+
+    /// The crawler turned out to be this one: its own profile comes before any other.
+    pub fn is(&mut self, crawler: &Crawler) {
+        self.profile = crawler.profile();
     }
 
     /// Whether the client asked for a 304.
@@ -97,9 +108,9 @@ impl Asker {
 
     /// How this client is refused.
     pub fn manner(&self, choice: ProfileChoice) -> Manner {
-        let profile = match choice {
-            ProfileChoice::Always(profile) => profile,
-            ProfileChoice::ByUserAgent => {
+        let profile = match (self.profile, choice) {
+            (Some(profile), _) | (None, ProfileChoice::Always(profile)) => profile,
+            (None, ProfileChoice::ByUserAgent) => {
                 Profile::from_user_agent(self.agent.as_ref().map_or(&[], HeaderValue::as_bytes))
             }
         };
@@ -152,6 +163,9 @@ pub fn refuse(
     if matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later) {
         headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
     }
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        headers.insert(PROXY_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(http::header::ALLOW, HeaderValue::from_static(ALLOWED));
     }
@@ -162,6 +176,9 @@ pub fn refuse(
     }
     Some(response)
 }
+
+/// RFC 7617: one realm, and passwords in UTF-8.
+const CHALLENGE: &str = "Basic realm=\"crawlgate\", charset=\"UTF-8\"";
 
 /// The methods that are not refused as such.
 pub const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

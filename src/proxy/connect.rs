@@ -16,8 +16,10 @@ use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use tokio::net::TcpStream;
 
+use crate::gate::crawlers::{Caller, Identity};
 use crate::gate::permit::TunnelPermit;
 use crate::gate::refusal::Refusal;
+use crate::gate::stage::identify::identify;
 use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage};
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{Source, TunnelVerdict};
@@ -42,6 +44,8 @@ const PHRASE: usize = 80;
 /// What is kept for as long as a client's connection lives: its gauge, and what a CONNECT on it has come to.
 #[derive(Debug)]
 pub struct Seat {
+    /// Who it may be.
+    pub caller: Caller,
     _counted: OpenConnection,
     granted: Mutex<Option<Granted>>,
     inside: Option<(HostTarget, Place)>,
@@ -61,8 +65,8 @@ struct Granted {
 enum Onward {
     /// TLS to this origin, of which no more than the first bytes are looked at.
     Blind(Box<Blind>),
-    /// HTTP in the clear, if anything.
-    Plain,
+    /// HTTP in the clear, if anything, of this crawler.
+    Plain(Identity),
 }
 
 #[derive(Debug)]
@@ -74,8 +78,8 @@ struct Blind {
 
 impl Seat {
     /// The seat of a connection that begins.
-    pub fn new(counted: OpenConnection) -> Self {
-        Self { _counted: counted, granted: Mutex::new(None), inside: None }
+    pub fn new(caller: Caller, counted: OpenConnection) -> Self {
+        Self { caller, _counted: counted, granted: Mutex::new(None), inside: None }
     }
 
     /// The host that the connection is a tunnel to, if it is one.
@@ -100,9 +104,9 @@ impl Exchange {
     pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let snapshot = self.in_force.load();
-        let asker = Asker::of(request.headers());
+        let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let way = match unwinding(self.way(request, &snapshot, &mut record)).await {
+        let way = match unwinding(self.way(request, &seat.caller, &mut asker, &snapshot, &mut record)).await {
             Ok(way) => way,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -138,10 +142,15 @@ impl Exchange {
     async fn way(
         &self,
         request: Request<Incoming>,
+        caller: &Caller,
+        asker: &mut Asker,
         snapshot: &Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<(HostTarget, Place, Onward), Refused> {
         let (parts, _) = request.into_parts();
+        let who = identify(&self.crawlers, caller, &parts.headers).await?;
+        record.crawler(who.index);
+        asker.is(&who.crawler);
         record.enter(Stage::Target);
         let host = front::enter_tunnel(&parts, &self.via)?;
         record.host(&host);
@@ -154,9 +163,9 @@ impl Exchange {
         if !is_in(&settings.tls_ports, host.port()) {
             let place = self.place(&host)?;
             record.allowed(None);
-            return Ok((host, place, Onward::Plain));
+            return Ok((host, place, Onward::Plain(who)));
         }
-        let asked = TunnelAsked { host: host.clone(), crawler: self.anonymous.clone() };
+        let asked = TunnelAsked { host: host.clone(), crawler: who.crawler };
         let TunnelPassage { outcome, judged } =
             gate::tunnel(asked, Arc::clone(snapshot), &self.vetting).await;
         note(record, &judged);

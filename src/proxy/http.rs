@@ -13,15 +13,16 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, reques
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
 
+use crate::gate::crawlers::{Caller, Crawlers};
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::{Form, Refusal};
 use crate::gate::request::{Outcome, Passage};
 use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::stage::identify::identify;
 use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
-use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::UrlTarget;
@@ -57,10 +58,10 @@ pub struct Exchange {
     pub via: ViaName,
     /// How crawlers are answered.
     pub profile: ProfileChoice,
-    /// Who an unnamed client is.
-    pub anonymous: Crawler,
     /// Tunnels.
     pub tunnels: Tunnels,
+    /// Who may ask, and how each is recognised.
+    pub crawlers: Crawlers,
     /// Bytes of a request's body.
     pub request_body: u64,
     /// Between two parts of a body.
@@ -113,12 +114,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen) -> Reply {
+    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let snapshot = self.in_force.load();
-        let asker = Asker::of(request.headers());
+        let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let made = match unwinding(self.pass(request, &asker, &snapshot, &mut record)).await {
+        let passed = self.pass(request, caller, &mut asker, &snapshot, &mut record);
+        let made = match unwinding(passed).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -140,11 +142,18 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
-        asker: &Asker,
+        caller: &Caller,
+        asker: &mut Asker,
         snapshot: &Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
         let (parts, body) = request.into_parts();
+        let who = match identify(&self.crawlers, caller, &parts.headers).await {
+            Ok(who) => who,
+            Err(refusal) => return Err(discarded(refusal, &parts, body).await),
+        };
+        record.crawler(who.index);
+        asker.is(&who.crawler);
         record.enter(Stage::Target);
         let target = match self.enter(&parts) {
             Ok(Entry::Target(target)) => target,
@@ -152,7 +161,7 @@ impl Exchange {
             Err(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         record.target(&target);
-        let asked = Asked::new(target, self.anonymous.clone(), &parts);
+        let asked = Asked::new(target, who.crawler, &parts);
         let Passage { outcome, mut judged } =
             gate_request::request(asked, Arc::clone(snapshot), &self.vetting).await;
         note(record, &judged);

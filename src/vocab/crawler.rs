@@ -1,38 +1,100 @@
-//! Who is asking: the name of a configured crawler, or `anonymous`.
+//! Who is asking: a configured crawler, or `anonymous`.
 
 use std::fmt;
 use std::sync::Arc;
 
+use super::profile::Profile;
 use super::rule_id::Slug;
 
-/// A crawler's name, as configured; clients without one are `anonymous`.
+/// A crawler as configured: its name, how it is answered and which of its hints count; clients without a name are
+/// `anonymous`.
 ///
-/// Cheap to clone: every request carries it into its record.
+/// Cheap to clone: every request carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Crawler(Arc<str>);
+pub struct Crawler(Arc<Known>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Known {
+    name: Box<str>,
+    profile: Option<Profile>,
+    may: Box<[May]>,
+}
 
 impl Crawler {
     /// The name of a client that gave none.
     pub const ANONYMOUS: &'static str = "anonymous";
 
-    /// A client without a name.
+    /// A client without a name; none of its hints count.
     pub fn anonymous() -> Self {
-        Self(Self::ANONYMOUS.into())
+        Self(Arc::new(Known { name: Self::ANONYMOUS.into(), profile: None, may: Box::default() }))
     }
 
-    /// A configured crawler.
+    /// A configured crawler that is known by its name only.
     pub fn new(name: &Slug) -> Self {
-        Self(name.as_str().into())
+        Self(Arc::new(Known { name: name.as_str().into(), profile: None, may: Box::default() }))
+    }
+
+    /// The same crawler, answered in this way whatever its `User-Agent`.
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self(Arc::new(Known { profile: Some(profile), ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// The same crawler, with these request headers counting.
+    #[must_use]
+    pub fn with_hints(self, may: impl IntoIterator<Item = May>) -> Self {
+        Self(Arc::new(Known { may: may.into_iter().collect(), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.name
+    }
+
+    /// The profile that the configuration gives it; `None` leaves it to the `User-Agent` or the general setting.
+    pub fn profile(&self) -> Option<Profile> {
+        self.0.profile
+    }
+
+    /// Whether a request header of this crawler counts. Headers that do not count are stripped like those that do.
+    pub fn may(&self, may: May) -> bool {
+        self.0.may.contains(&may)
     }
 }
 
 impl fmt::Display for Crawler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request header that counts only for crawlers that may send it (decisions.md section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum May {
+    /// `Crawl-Priority`, or the urgency of `Priority` (RFC 9218).
+    Priority,
+    /// `Crawl-Max-Wait`, beyond the profile's longest hold.
+    Wait,
+    /// `Crawl-Depth`.
+    Depth,
+    /// `Crawl-Trace`.
+    Trace,
+    /// `Warcprox-Meta`.
+    Warcprox,
+}
+
+impl May {
+    /// Every hint, in the order of the documentation.
+    pub const ALL: [Self; 5] = [Self::Priority, Self::Wait, Self::Depth, Self::Trace, Self::Warcprox];
+
+    /// The word of the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Priority => "priority",
+            Self::Wait => "wait",
+            Self::Depth => "depth",
+            Self::Trace => "trace",
+            Self::Warcprox => "warcprox",
+        }
     }
 }

@@ -102,7 +102,7 @@ impl Lines {
 /// Puts the caret in its place, and the source line below.
 fn show(problem: &mut Problem, line: Option<&str>) {
     let Some(line) = line else { return };
-    let characters: Vec<char> = line.chars().collect();
+    let mut characters: Vec<char> = line.chars().collect();
     let mut at = (problem.place.column as usize).saturating_sub(1);
     let scalar = characters.get(at..).unwrap_or(&[]);
     let mut width = covered(scalar, problem.found.as_deref());
@@ -111,7 +111,20 @@ fn show(problem: &mut Problem, line: Option<&str>) {
         width = 1;
         problem.place.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
     }
+    if let Some(secret) = secret(line) {
+        characters.iter_mut().skip(secret).filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
+    }
     problem.excerpt = Some(cut(&characters, at, width));
+}
+
+/// Where a line begins to hold what nobody may read, in characters: behind a key that names a password.
+fn secret(line: &str) -> Option<usize> {
+    let lower = line.to_ascii_lowercase();
+    let found = lower.find("password").or_else(|| lower.find("passwd")).or_else(|| lower.find("secret"))?;
+    let (before, rest) = line.split_at_checked(found)?;
+    let word = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).count();
+    let end = rest.chars().skip(word).take_while(|c| matches!(c, '"' | '\'' | ' ')).count() + word;
+    (rest.chars().nth(end) == Some(':')).then(|| before.chars().count() + end + 1)
 }
 
 /// How many characters the offending text covers where it stands.

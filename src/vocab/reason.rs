@@ -52,6 +52,8 @@ pub enum Reason {
     UpstreamProtocol,
     /// A panic; it ends this request only.
     InternalError,
+    /// The client has no name, and anonymous ones may not ask; or its credentials are wrong.
+    Unauthorized,
     /// A connection limit of the proxy.
     Overloaded,
 }
@@ -110,7 +112,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -133,6 +135,7 @@ impl Reason {
         Self::UpstreamTimeout,
         Self::UpstreamProtocol,
         Self::InternalError,
+        Self::Unauthorized,
         Self::Overloaded,
     ];
 
@@ -277,6 +280,13 @@ impl Reason {
                 retry: Retry::Never,
                 code: None,
                 title: "Error inside the proxy",
+            },
+            Self::Unauthorized => &Row {
+                name: "unauthorized",
+                crawl_status: "REJECTED_UNAUTHORIZED",
+                status: StatusSource::Fixed(407),
+                title: "Proxy credentials needed",
+                ..CLIENT
             },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
         }

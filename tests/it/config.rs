@@ -8,9 +8,13 @@ use crawlgate::config::Settings;
 use crawlgate::config::file::ConfigFile;
 use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
 use crawlgate::config::policy;
-use crawlgate::config::settings::{LogTarget, PolicyOrigin, ProfileChoice, Resolver, Workers};
+use crawlgate::config::settings::{Listener, LogTarget, PolicyOrigin, ProfileChoice, Resolver, Workers};
+use crawlgate::gate::crawlers::Anonymous;
+use crawlgate::gate::crawlers::password::Verdict;
+use crawlgate::vocab::crawler::May;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
+use crawlgate::vocab::rule_id::Slug;
 
 use crate::support::folder::Folder;
 
@@ -56,6 +60,10 @@ logs:
 telemetry: { metrics: full, otlp: none }
 "#;
 
+fn listener(address: &str, crawler: Option<&str>) -> Listener {
+    Listener { address: address.parse().unwrap(), crawler: crawler.and_then(Slug::new) }
+}
+
 fn nothing(_: &str) -> Option<String> {
     None
 }
@@ -90,10 +98,14 @@ fn the_defaults_are_those_of_the_contract() {
 
 /// Each key that this version builds says something else here, so that none is read into another's place.
 const EVERY_KEY: &str = r#"
-listen: [127.0.0.1:1, { addr: "[::1]:2" }]
+listen: [127.0.0.1:1, { addr: "[::1]:2", crawler: news-bot }]
 admin: { listen: 127.0.0.1:3, token_file: secret/token }
 policy: { path: rules, watch: false }
 profile: heritrix
+anonymous: deny
+crawlers:
+  - { name: news-bot, auth: { user: news, password_hash: "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO" }, profile: scrapy }
+  - { name: lab, sources: [10.1.2.3/16, 192.0.2.7], may: [depth] }
 egress:
   allow_private: [{ host: "*.Corp.Example", cidr: 10.2.3.4/16 }]
   allow_loopback: true
@@ -115,13 +127,21 @@ fn every_key_reaches_its_setting() {
     folder.write("etc/rules/a.yaml", "");
     let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
     let etc = folder.path().join("etc");
-    assert_eq!(settings.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
+    assert_eq!(settings.listen, [listener("127.0.0.1:1", None), listener("[::1]:2", Some("news-bot"))]);
     assert_eq!(settings.admin.listen, "127.0.0.1:3".parse().unwrap());
     assert_eq!(settings.admin.token_file, Some(etc.join("secret/token")));
     assert_eq!(settings.policy.origin, PolicyOrigin::Path(etc.join("rules")));
     assert!(!settings.policy.watch);
     assert_eq!(settings.profile, ProfileChoice::One(Profile::Heritrix));
     assert_eq!(settings.workers, Workers::Count(3));
+    assert_eq!(settings.anonymous, Anonymous::Deny);
+    let [news, lab] = &settings.crawlers[..] else { panic!("{:?}", settings.crawlers) };
+    assert_eq!((news.crawler.as_str(), news.crawler.profile()), ("news-bot", Some(Profile::Scrapy)));
+    let auth = news.auth.as_ref().unwrap();
+    assert_eq!((&*auth.user, auth.password.verify("s3cret")), ("news", Verdict::Right));
+    assert_eq!((lab.crawler.as_str(), lab.crawler.profile(), &lab.auth), ("lab", None, &None));
+    assert_eq!(lab.sources, ["10.1.0.0/16".parse().unwrap(), "192.0.2.7/32".parse().unwrap()]);
+    assert!(lab.crawler.may(May::Depth) && !lab.crawler.may(May::Trace) && !news.crawler.may(May::Depth));
     let egress = settings.egress;
     assert_eq!(egress.allow_private[0].host, "*.corp.example");
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
@@ -170,10 +190,10 @@ fn every_key_reaches_its_setting() {
 }
 
 /// One mistake a row, with the whole message.
-const BROKEN: [(&str, &str); 46] = [
+const BROKEN: [(&str, &str); 44] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, admin, policy, profile, egress, limits, timeouts, runtime, logs, crawlers, anonymous, tls, store, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, egress, limits, timeouts, runtime, logs, tls, store, telemetry; did you mean `listen`?",
     ),
     ("- a", "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`"),
     ("listen: []", "c.yaml:1:9: error: `listen` needs at least one address"),
@@ -199,7 +219,7 @@ const BROKEN: [(&str, &str); 46] = [
     ),
     (
         "listen: [{ addr: 127.0.0.1:1, crawler: a }]",
-        "c.yaml:1:40: error: `listen.crawler` is not in this version; leave it out",
+        "c.yaml:1:40: error: no crawler has this name; found `a`; `crawlers` says which there are",
     ),
     (
         "listen: [{ addr: 127.0.0.1:1, tls: {} }]",
@@ -225,11 +245,6 @@ const BROKEN: [(&str, &str); 46] = [
     (
         "profile: scapy",
         "c.yaml:1:10: error: not one of the words that are allowed here; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; did you mean `scrapy`?",
-    ),
-    ("crawlers: [{ name: a }]", "c.yaml:1:11: error: `crawlers` is not in this version; leave it out"),
-    (
-        "anonymous: deny",
-        "c.yaml:1:12: error: `anonymous` is not in this version; found `deny`; leave it at `allow`",
     ),
     (
         "tls: { intercept: true }",
@@ -376,7 +391,7 @@ fn variables_come_from_the_environment() {
     };
     let around = Surroundings { directory: folder.path(), variables: &variables };
     let settings = load(&overrides(&file), &around).unwrap().settings;
-    assert_eq!(settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(settings.listen, [listener("127.0.0.1:8080", None)]);
     assert_eq!(settings.workers, Workers::Count(2));
     assert_eq!(settings.logs.decisions, LogTarget::File(folder.path().join("a$${PORT}")));
 }
@@ -420,7 +435,7 @@ fn the_command_line_has_the_last_word() {
         admin: Some("127.0.0.1:6".parse().unwrap()),
     };
     let settings = loaded(folder.path(), &named).unwrap().settings;
-    assert_eq!(settings.listen, ["127.0.0.1:5".parse().unwrap()]);
+    assert_eq!(settings.listen, [listener("127.0.0.1:5", None)]);
     assert_eq!(settings.admin.listen, "127.0.0.1:6".parse().unwrap());
     assert_eq!(settings.policy.origin, PolicyOrigin::Path("p.yaml".into()));
 }

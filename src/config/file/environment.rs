@@ -2,7 +2,7 @@
 
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
-use crate::yaml::{Node, Value};
+use crate::yaml::{Entry, Node, Value};
 
 /// Where the values of `${VAR}` come from; the process's environment, or a table in tests.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -13,9 +13,17 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) fn substitute_all(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) {
     match &mut node.value {
         Value::Sequence(items) => items.retain_mut(|item| fits(item, variables, problems)),
-        Value::Mapping(entries) => entries.retain_mut(|entry| fits(&mut entry.value, variables, problems)),
+        Value::Mapping(entries) => {
+            entries.retain_mut(|entry| is_hash(entry) || fits(&mut entry.value, variables, problems));
+        }
         Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => {}
     }
+}
+
+/// A hash of a password begins with a dollar that begins no variable: it is taken as it is, so that it can be pasted.
+fn is_hash(entry: &Entry) -> bool {
+    let text = entry.value.spelling().filter(|_| *entry.key.text == *"password_hash");
+    text.is_some_and(|text| text.starts_with('$') && !text.starts_with("${") && !text.starts_with("$$"))
 }
 
 fn fits(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) -> bool {

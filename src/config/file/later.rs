@@ -18,13 +18,10 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 18] = [
-    ("", "crawlers", "[]"),
-    ("", "anonymous", "allow"),
+const LATER: [(&str, &str, &str); 15] = [
     ("", "tls", TLS),
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
-    ("listen", "crawler", ABSENT),
     ("listen", "tls", ABSENT),
     ("listen", "proxy_protocol", ABSENT),
     ("policy", "shadow", "none"),

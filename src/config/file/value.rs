@@ -60,6 +60,18 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "write an IP address, such as 10.2.0.7".into())
 }
 
+/// A network that clients come from, or one address.
+pub(super) fn source_network(text: &str) -> Result<IpNet, String> {
+    let network: IpNet = text
+        .parse()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| "write a network, such as 10.1.0.0/16, or an address".to_owned())?;
+    if overlap(network, "::ffff:0:0/96") && network.prefix_len() >= 96 {
+        return Err("an IPv4 network in IPv6 form: write the IPv4 network".into());
+    }
+    Ok(network.trunc())
+}
+
 /// A network that may be excepted from the vetting of addresses: never one that reaches this machine or its link.
 pub(super) fn private_network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = text

@@ -2,6 +2,7 @@
 //! same words.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -16,17 +17,29 @@ use crate::proxy::front::Inside;
 use crate::proxy::head::{Foreign, Handover, HeadError, HeadEvents, ServiceOpen};
 use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
 use crate::vocab::reason::Reason;
+use crate::vocab::rule_id::Slug;
 use crate::vocab::stage::Stage;
 
 use super::{Connection, Owner};
 
-impl Owner for Exchange {
+/// A listener of the proxy: all lead to the same exchange, some for one crawler.
+#[derive(Debug)]
+pub struct Entrance {
+    /// What answers.
+    pub exchange: Arc<Exchange>,
+    /// The crawler whose listener it is.
+    pub crawler: Option<Slug>,
+}
+
+impl Owner for Entrance {
     type Kept = Seat;
     type Body = Body<Travelling>;
     type Error = Hangup;
 
-    fn connected(&self, _peer: SocketAddr) -> Seat {
-        Seat::new(self.recorder.metrics().connection())
+    fn connected(&self, peer: SocketAddr) -> Seat {
+        let exchange = &self.exchange;
+        let caller = exchange.crawlers.caller(peer.ip(), self.crawler.as_ref());
+        Seat::new(caller, exchange.recorder.metrics().connection())
     }
 
     async fn answer(
@@ -35,13 +48,14 @@ impl Owner for Exchange {
         open: ServiceOpen,
         connection: &Connection<Seat>,
     ) -> Result<Response<Body<Travelling>>, Hangup> {
-        if let Some(host) = connection.kept.inside() {
+        let seat = &connection.kept;
+        if let Some(host) = seat.inside() {
             request.extensions_mut().insert(Inside { host: host.clone() });
         }
         if request.method() == Method::CONNECT {
-            return self.connect(request, open, &connection.kept).await;
+            return self.exchange.connect(request, open, seat).await;
         }
-        Self::answer(self, request, open).await
+        self.exchange.answer(request, open, &seat.caller).await
     }
 
     async fn carry_on(
@@ -50,15 +64,15 @@ impl Owner for Exchange {
         connection: &mut Connection<Seat>,
         drain: &mut DrainWatch,
     ) -> Option<Handover> {
-        self.behind_connect(client, &mut connection.kept, drain).await
+        self.exchange.behind_connect(client, &mut connection.kept, drain).await
     }
 
     fn overloaded(&self, _peer: SocketAddr) -> Bytes {
-        bare_refusal(self, &Refusal::new(Reason::Overloaded, Stage::Identify))
+        bare_refusal(&self.exchange, &Refusal::new(Reason::Overloaded, Stage::Identify))
     }
 }
 
-impl HeadEvents for Exchange {
+impl HeadEvents for Entrance {
     fn refused(&self, error: HeadError, _partial: &[u8]) -> Bytes {
         let (reason, status, detail) = match error {
             HeadError::Malformed(what) => (Reason::BadRequest, None, what),
@@ -70,9 +84,9 @@ impl HeadEvents for Exchange {
             }
             HeadError::Late => (Reason::RequestTimeout, None, "the request's head did not arrive in time"),
         };
-        self.recorder.metrics().head_rejected(reason);
+        self.exchange.recorder.metrics().head_rejected(reason);
         let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
-        bare_refusal(self, &refusal)
+        bare_refusal(&self.exchange, &refusal)
     }
 
     fn foreign(&self, foreign: Foreign) {
@@ -80,6 +94,6 @@ impl HeadEvents for Exchange {
             Foreign::ClientHello => ForeignBytes::ClientHello,
             Foreign::Http2 => ForeignBytes::Http2Preface,
         };
-        self.recorder.metrics().foreign_bytes(kind);
+        self.exchange.recorder.metrics().foreign_bytes(kind);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
+use crate::gate::crawlers::Caller;
 use crate::metrics::labels::{ForeignBytes, SniCheck};
 use crate::metrics::record::{Keep, Record};
 use crate::proxy::accept::part;
@@ -65,10 +66,12 @@ impl Exchange {
                 }
                 None
             }
-            Onward::Plain => {
+            Onward::Plain(who) => {
                 let plain = self.plain(&mut client, drain).await;
                 if plain == Plain::Http {
                     record.finish(self.recorder.clock().now());
+                    // Its credentials came with the CONNECT, and cover what is inside.
+                    seat.caller = Caller::inside_tunnel(seat.caller.address(), who);
                     seat.inside = Some((host, place));
                     return Some(client);
                 }

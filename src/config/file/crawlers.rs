@@ -1,0 +1,207 @@
+//! `crawlers`, `anonymous` and the items of `listen` in the configuration file: who may use the proxy.
+//!
+//! What stands for a password is never quoted, whatever is wrong with it.
+
+use ipnet::IpNet;
+
+use crate::config::settings::Listener;
+use crate::gate::crawlers::password::PasswordHash;
+use crate::gate::crawlers::{Anonymous, Auth, Registration};
+use crate::vocab::crawler::{Crawler, May};
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+use crate::vocab::profile::Profile;
+use crate::vocab::rule_id::Slug;
+use crate::yaml::Node;
+use crate::yaml::read::{self, MapReader};
+
+use super::{checked, later, value};
+
+pub(super) fn anonymous(
+    node: &Node,
+    crawlers: &[Registration],
+    problems: &mut Problems,
+) -> Option<Anonymous> {
+    let choice = |word: &str| match word {
+        "allow" => Some(Anonymous::Allow),
+        "deny" => Some(Anonymous::Deny),
+        _ => None,
+    };
+    let anonymous = read::word(node, &["allow", "deny"], choice, problems);
+    if anonymous == Some(Anonymous::Deny) && crawlers.is_empty() {
+        problems.push(Problem::warning(&node.place, "nobody may ask: there are no `crawlers`"));
+    }
+    anonymous
+}
+
+/// The crawlers that have a listener of their own, as written.
+pub(super) fn named_by_listeners(listen: Option<&Node>) -> Vec<&str> {
+    let items = listen.map(read::one_or_many).unwrap_or_default();
+    items.iter().filter_map(|item| item.get("crawler")?.spelling()).collect()
+}
+
+pub(super) fn listener(node: &Node, crawlers: &[Registration], problems: &mut Problems) -> Option<Listener> {
+    if node.spelling().is_some() || node.is_null() {
+        return checked(node, value::socket, problems).map(Listener::for_all);
+    }
+    let mut map = MapReader::open(node, "a listener", problems)?;
+    let address = map.require("addr", problems).and_then(|node| checked(node, value::socket, problems));
+    let crawler = map.take("crawler").and_then(|node| known(node, crawlers, problems));
+    later::check(&mut map, "listen", problems);
+    map.finish(problems);
+    Some(Listener { address: address?, crawler })
+}
+
+fn known(node: &Node, crawlers: &[Registration], problems: &mut Problems) -> Option<Slug> {
+    let name = read::spelling(node, problems)?;
+    let mut names = crawlers.iter().map(|c| c.crawler.as_str());
+    if names.any(|known| known == name) {
+        return Slug::new(name);
+    }
+    let names = crawlers.iter().map(|c| c.crawler.as_str());
+    let problem = Problem::error(&node.place, "no crawler has this name").found(name);
+    problems.push(match crawlers {
+        [] => problem.help("`crawlers` says which there are"),
+        [_, ..] => problem.allowed(names),
+    });
+    None
+}
+
+/// Reads the list; what two crawlers have in common is reported at the second. `named` have listeners.
+pub(super) fn read(node: &Node, named: &[&str], problems: &mut Problems) -> Vec<Registration> {
+    let mut seen = Seen::default();
+    let mut found = Vec::new();
+    for item in read::items(node, "`crawlers`", problems) {
+        let Some(registration) = registration(item, &mut seen, problems) else { continue };
+        let name = registration.crawler.as_str();
+        let shown_by_nothing = item.get("auth").is_none() && registration.sources.is_empty();
+        if shown_by_nothing && !named.contains(&name) {
+            let message = format!("nothing shows that a client is {name}");
+            problems.push(
+                Problem::warning(&item.place, message).help(
+                    "give it `auth`, `sources`, or a listener of its own (`listen: [{addr, crawler}]`)",
+                ),
+            );
+        }
+        found.push(registration);
+    }
+    found
+}
+
+/// What is taken, and where.
+#[derive(Default)]
+struct Seen {
+    names: Vec<String>,
+    users: Vec<String>,
+    networks: Vec<IpNet>,
+}
+
+fn registration(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Registration> {
+    let mut map = MapReader::open(node, "a crawler", problems)?;
+    let name = map.require("name", problems).and_then(|node| name(node, seen, problems));
+    let auth = map.take("auth").and_then(|node| auth(node, seen, problems));
+    let sources = map.take("sources").map(|node| sources(node, seen, problems)).unwrap_or_default();
+    let profile = map.take("profile").and_then(|node| profile(node, problems));
+    let may = map.take("may").map(|node| hints(node, problems)).unwrap_or_default();
+    map.finish(problems);
+    let crawler = Crawler::new(&name?).with_hints(may);
+    let crawler = profile.into_iter().fold(crawler, Crawler::with_profile);
+    Some(Registration { crawler, auth, sources })
+}
+
+fn name(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Slug> {
+    let text = read::spelling(node, problems)?;
+    let Some(name) = Slug::new(text) else {
+        let problem = read::wrong_type(node, "a name is small letters, digits and hyphens, at most 64");
+        let near = text.to_lowercase().replace(['_', ' ', '.'], "-");
+        problems.push(Problem { near: Slug::new(&near).map(|slug| slug.to_string()), ..problem });
+        return None;
+    };
+    if name.as_str() == Crawler::ANONYMOUS {
+        problems.push(read::wrong_type(node, "this is the name of clients that have none"));
+        return None;
+    }
+    once(&mut seen.names, name.as_str(), node, "another crawler has this name", problems);
+    Some(name)
+}
+
+fn once(seen: &mut Vec<String>, text: &str, node: &Node, mistake: &str, problems: &mut Problems) {
+    if seen.iter().any(|taken| taken == text) {
+        problems.push(read::wrong_type(node, mistake));
+    }
+    seen.push(text.to_owned());
+}
+
+fn auth(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Auth> {
+    let mut map = MapReader::open(node, "`auth`", problems)?;
+    let user = map.require("user", problems).and_then(|node| user(node, seen, problems));
+    let password = match map.take_entry("password_hash") {
+        Some(entry) => password(&entry.value, &entry.key.place, problems),
+        None => {
+            problems.push(Problem::error(map.place(), "`password_hash` is missing").help(MAKE_ONE));
+            None
+        }
+    };
+    map.finish(problems);
+    Some(Auth { user: user?.into(), password: password? })
+}
+
+const MAKE_ONE: &str = "`crawlgate password` makes one";
+
+fn user<'n>(node: &'n Node, seen: &mut Seen, problems: &mut Problems) -> Option<&'n str> {
+    let user = checked(node, user_name, problems)?;
+    once(&mut seen.users, &user, node, "another crawler has this user", problems);
+    node.spelling()
+}
+
+/// RFC 7617 section 2: the first colon ends the user.
+fn user_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(':') || text.chars().any(char::is_control) {
+        return Err("a user has at least one character, and no colon or control character".into());
+    }
+    Ok(text.to_owned())
+}
+
+fn password(node: &Node, place: &Place, problems: &mut Problems) -> Option<PasswordHash> {
+    let read = match node.spelling() {
+        Some(text) => PasswordHash::parse(text),
+        None => Err("the hash of a password is needed here"),
+    };
+    read.map_err(|mistake| problems.push(Problem::error(place, mistake).help(MAKE_ONE))).ok()
+}
+
+fn sources(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for item in read::one_or_many(node) {
+        let Some(network) = checked(item, value::source_network, problems) else { continue };
+        if seen.networks.contains(&network) {
+            problems.push(read::wrong_type(item, "the network stands twice in `sources`"));
+        }
+        seen.networks.push(network);
+        networks.push(network);
+    }
+    networks
+}
+
+fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
+    read::word(node, &Profile::ALL.map(Profile::as_str), Profile::from_word, problems)
+}
+
+fn hints(node: &Node, problems: &mut Problems) -> Vec<May> {
+    let words = May::ALL.map(May::as_str);
+    let hint = |word: &str| May::ALL.into_iter().find(|may| may.as_str() == word);
+    let items = read::one_or_many(node);
+    let mut hints: Vec<May> = Vec::new();
+    for item in items {
+        let Some(may) = read::word(item, &words, hint, problems) else { continue };
+        if !BUILT.contains(&may) {
+            let message = format!("`may: {}` is not in this version", may.as_str());
+            problems.push(Problem::error(&item.place, message).help("leave it out"));
+        }
+        hints.push(may);
+    }
+    hints
+}
+
+/// The headers that this version reads.
+const BUILT: [May; 1] = [May::Depth];

@@ -1,0 +1,156 @@
+//! Hashes of passwords: Argon2 (PHC strings) and bcrypt, as `htpasswd -B` makes it.
+//!
+//! Checking one is slow by intention, so nobody does it on a thread that serves connections; that is `check`'s
+//! business.
+
+use std::fmt;
+use std::str::FromStr;
+
+use argon2::password_hash::phc;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Argon2, Params};
+
+/// The largest memory of a hash that is accepted, in KiB: 1 GiB.
+const MOST_MEMORY: u32 = 1 << 20;
+/// The most passes over that memory.
+const MOST_PASSES: u32 = 64;
+/// bcrypt's cost doubles the time with each step: this is about ten seconds.
+const MOST_BCRYPT: u32 = 17;
+
+/// The hash of a password. It shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash(Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Argon2(Box<phc::PasswordHash>),
+    Bcrypt(Box<str>),
+}
+
+/// Whether a password is the one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Right,
+    /// It is not.
+    Wrong,
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(…)")
+    }
+}
+
+impl PasswordHash {
+    /// Reads a hash.
+    ///
+    /// # Errors
+    /// What is wrong with it, without a part of it: it may be a password.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let kind = text.strip_prefix('$').and_then(|rest| rest.split('$').next()).unwrap_or("");
+        match kind {
+            "argon2id" | "argon2i" | "argon2d" => argon2(text),
+            "2a" | "2b" | "2y" => bcrypt(text),
+            "apr1" | "1" | "5" | "6" | "y" | "scrypt" => {
+                Err("a hash of a kind that is not read here: Argon2 and bcrypt (`htpasswd -B`) are")
+            }
+            _ => Err("this is no password hash; a password itself must not stand here"),
+        }
+    }
+
+    /// Makes a hash with a salt of its own: Argon2id with 19 MiB and two passes (RFC 9106 and OWASP's advice), as a PHC
+    /// string.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn make(password: &str) -> Result<String, String> {
+        let hashed: phc::PasswordHash =
+            Argon2::default().hash_password(password.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(hashed.to_string())
+    }
+
+    /// Compares a password with the hash, in a time that does not tell how much of it is right. Takes some 10 to 100
+    /// milliseconds and the memory that the hash asks for.
+    pub fn verify(&self, password: &str) -> Verdict {
+        let right = match &self.0 {
+            Kind::Argon2(hash) => {
+                Argon2::default().verify_password(password.as_bytes(), hash.as_ref()).is_ok()
+            }
+            Kind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+        };
+        if right { Verdict::Right } else { Verdict::Wrong }
+    }
+}
+
+fn argon2(text: &str) -> Result<PasswordHash, &'static str> {
+    const MALFORMED: &str = "a malformed Argon2 hash";
+    let hash = phc::PasswordHash::new(text).map_err(|_| MALFORMED)?;
+    let params = Params::try_from(&hash).map_err(|_| MALFORMED)?;
+    if hash.salt.is_none() || hash.hash.is_none() {
+        return Err(MALFORMED);
+    }
+    if params.m_cost() > MOST_MEMORY || params.t_cost() > MOST_PASSES {
+        return Err("an Argon2 hash that takes too much: at most 1 GiB of memory and 64 passes");
+    }
+    Ok(PasswordHash(Kind::Argon2(Box::new(hash))))
+}
+
+fn bcrypt(text: &str) -> Result<PasswordHash, &'static str> {
+    let parts = bcrypt::HashParts::from_str(text).map_err(|_| "a malformed bcrypt hash")?;
+    if !(4..=MOST_BCRYPT).contains(&parts.get_cost()) {
+        return Err("a bcrypt hash with a cost that is not from 4 to 17");
+    }
+    Ok(PasswordHash(Kind::Bcrypt(text.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by libcrypt, as `htpasswd -nbB -C 4` does.
+    const BCRYPT: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
+
+    #[test]
+    fn a_made_hash_takes_its_password_only() {
+        let text = PasswordHash::make("correct horse").unwrap();
+        assert!(text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
+        assert_ne!(text, PasswordHash::make("correct horse").unwrap(), "each has a salt of its own");
+        let hash = PasswordHash::parse(&text).unwrap();
+        assert_eq!(hash.verify("correct horse"), Verdict::Right);
+        assert_eq!(hash.verify("correct hors"), Verdict::Wrong);
+        assert!(!format!("{hash:?}").contains("argon2"));
+    }
+
+    #[test]
+    fn hashes_of_other_programs() {
+        let hash = PasswordHash::parse(BCRYPT).unwrap();
+        assert_eq!((hash.verify("s3cret"), hash.verify("S3cret")), (Verdict::Right, Verdict::Wrong));
+        // The example of Argon2's reference program.
+        let hash = "$argon2i$v=19$m=65536,t=2,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG";
+        assert_eq!(PasswordHash::parse(hash).unwrap().verify("password"), Verdict::Right);
+    }
+
+    #[test]
+    fn what_is_no_hash_is_refused_and_not_quoted() {
+        for (text, said) in [
+            ("hunter2", "no password hash"),
+            ("", "no password hash"),
+            ("$hunter2", "no password hash"),
+            ("$apr1$abc$def", "kind that is not read"),
+            ("$6$abc$def", "kind that is not read"),
+            ("$2y$04$short", "malformed bcrypt"),
+            ("$2y$31$iofWQRpaN9T3zoFsvjEFYuNyYXQfSgD5hQ1WC7/EpRBXFZXCv07ga", "cost"),
+            ("$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ", "malformed Argon2"),
+            ("$argon2id$v=19$m=19456,t=2,p=1", "malformed Argon2"),
+            ("$argon2id$nonsense", "malformed Argon2"),
+            (
+                "$argon2id$v=19$m=9999999,t=2,p=1$c2FsdHNhbHRzYWx0$MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
+                "too much",
+            ),
+        ] {
+            let mistake = PasswordHash::parse(text).unwrap_err();
+            assert!(mistake.contains(said), "{text}: {mistake}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a policy wants of a key: the option `politeness`, as numbers.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// No wait is longer than this: a longer one would overflow clocks.
+pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// How a key may be asked. All of it must hold together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// The least time between the moments at which the last head bytes of two requests are written.
+    pub delay: Duration,
+    /// By what the delay is multiplied.
+    pub jitter: Jitter,
+    /// So many in so long.
+    pub rate: Option<Rate>,
+    /// Requests under way at once, each until the origin's last byte.
+    pub concurrency: u32,
+}
+
+impl Pace {
+    /// No limit that could ever hold a request.
+    pub const FREE: Self =
+        Self { delay: Duration::ZERO, jitter: Jitter::NONE, rate: None, concurrency: u32::MAX };
+
+    /// The delay with chance at work: `draw` is from 0 to 1.
+    pub fn gap(&self, draw: f32) -> Duration {
+        self.jitter.stretch(self.delay, draw)
+    }
+
+    /// The time between two requests that this pace comes to: what each request ahead in the queue costs.
+    pub fn interval(&self) -> Duration {
+        let by_rate = self.rate.map_or(Duration::ZERO, |rate| rate.interval());
+        self.gap(0.5).max(by_rate)
+    }
+
+    /// The same pace with a delay of at least this: a robots.txt may only lengthen it.
+    #[must_use]
+    pub fn at_least(self, delay: Option<Duration>) -> Self {
+        Self { delay: self.delay.max(delay.unwrap_or_default()).min(LONGEST), ..self }
+    }
+}
+
+/// Factors from and to, drawn evenly for each request. Never below 1: a delay is a floor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jitter {
+    from: f32,
+    to: f32,
+}
+
+impl Jitter {
+    /// Every delay as it is.
+    pub const NONE: Self = Self { from: 1.0, to: 1.0 };
+
+    /// Factors in this range; what is below 1 counts as 1.
+    pub fn new(from: f64, to: f64) -> Self {
+        let from = (from as f32).clamp(1.0, 1000.0);
+        Self { from, to: (to as f32).clamp(from, 1000.0) }
+    }
+
+    fn stretch(self, delay: Duration, draw: f32) -> Duration {
+        let factor = self.from + (self.to - self.from) * draw.max(0.0).min(1.0);
+        if factor <= 1.0 {
+            return delay;
+        }
+        let stretched = Duration::try_from_secs_f64(delay.as_secs_f64() * f64::from(factor));
+        stretched.unwrap_or(LONGEST).clamp(delay, LONGEST.max(delay))
+    }
+}
+
+/// So many requests in so long, and how many at once if none went before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    interval: Duration,
+    burst: NonZeroU32,
+}
+
+impl Rate {
+    /// `count` in `per`, of which `burst` may come at once; 0 counts as 1 in all three.
+    pub fn new(count: u32, per: Duration, burst: u32) -> Self {
+        let interval = (per / count.max(1)).clamp(Duration::from_nanos(1), LONGEST);
+        // The time in which a bucket fills must fit a clock, too.
+        let most = u32::try_from(LONGEST.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX);
+        let burst = NonZeroU32::new(burst.min(most)).unwrap_or(NonZeroU32::MIN);
+        Self { interval, burst }
+    }
+
+    /// The time in which one more may go.
+    pub fn interval(self) -> Duration {
+        self.interval
+    }
+
+    /// How many may go at once.
+    pub fn burst(self) -> NonZeroU32 {
+        self.burst
+    }
+}
+
+/// Whether a request is a page or belongs to one: they are paced apart, or no page would ever be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A page.
+    Navigation,
+    /// What a browser loads for one.
+    Embed,
+}
+
+/// What a request that wants to go is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn<G> {
+    /// Go, by this grant.
+    Go(G),
+    /// Not yet.
+    Wait(Wait),
+}
+
+/// Why not yet, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Ask again after this time, or when something is released.
+    pub time: Duration,
+    /// What holds the request.
+    pub why: Why,
+}
+
+/// What holds a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The time since the last one.
+    Time,
+    /// Those under way.
+    Slots,
+    /// The origin has asked for rest.
+    Backoff,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn jitter_only_lengthens() {
+        for (from, to, draw, gap_ms) in [
+            (1.0, 1.5, 0.0, 1_000),
+            (1.0, 1.5, 1.0, 1_500),
+            (0.5, 0.8, 0.5, 1_000),
+            (2.0, 1.0, 0.5, 2_000),
+            (1.0, 1.5, f32::NAN, 1_000),
+        ] {
+            let pace = Pace { delay: SECOND, jitter: Jitter::new(from, to), ..Pace::FREE };
+            let gap = pace.gap(draw).as_millis();
+            assert!(gap == gap_ms || (draw.is_nan() && gap >= gap_ms), "{from} {to} {draw}: {gap}");
+        }
+    }
+
+    #[test]
+    fn the_greater_of_delay_and_rate_sets_the_interval() {
+        let rate = Some(Rate::new(1, 5 * SECOND, 3));
+        assert_eq!(Pace { delay: SECOND, rate, ..Pace::FREE }.interval(), 5 * SECOND);
+        assert_eq!(Pace { delay: 9 * SECOND, rate, ..Pace::FREE }.interval(), 9 * SECOND);
+        assert_eq!(Pace::FREE.at_least(Some(3 * SECOND)).interval(), 3 * SECOND);
+        assert_eq!(Pace { delay: SECOND, ..Pace::FREE }.at_least(None).delay, SECOND);
+    }
+
+    #[test]
+    fn absurd_rates_stay_within_clocks() {
+        let rate = Rate::new(1, Duration::MAX, u32::MAX);
+        assert!(rate.interval() * (rate.burst().get() - 1) <= LONGEST);
+        assert_eq!(Rate::new(0, Duration::ZERO, 0).burst().get(), 1);
+    }
+}

@@ -1,0 +1,249 @@
+//! The verbs of the store, every store alike, driven by a clock that is moved by hand.
+
+use std::time::{Duration, Instant};
+
+use crawlgate::clock::{Clock, Hand};
+use crawlgate::politeness::lane::SLOT_MAX;
+use crawlgate::politeness::pace::{Class, Jitter, Pace, Rate, Turn, Wait, Why};
+use crawlgate::store::{Census, Key, Lease, Outcome, Store};
+use fastrand::Rng;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const POLITE: Pace = Pace { delay: SECOND, jitter: Jitter::NONE, rate: None, concurrency: 2 };
+
+/// Each kind of store, empty.
+fn stores() -> [Store; 1] {
+    [Store::embedded()]
+}
+
+fn page(name: &str) -> Key<'_> {
+    Key { name, class: Class::Navigation }
+}
+
+fn go(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Lease {
+    match store.admit(key, pace, now) {
+        Turn::Go(lease) => lease,
+        Turn::Wait(wait) => panic!("{key:?}: {wait:?}"),
+    }
+}
+
+fn wait(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Wait {
+    match store.admit(key, pace, now) {
+        Turn::Go(_) => panic!("{key:?} went"),
+        Turn::Wait(wait) => wait,
+    }
+}
+
+#[test]
+fn keys_are_apart_and_classes_of_one_host_too() {
+    for store in stores() {
+        let (clock, _hand) = Clock::manual();
+        let embed = Key { class: Class::Embed, ..page("a.test") };
+        let leases = [page("a.test"), page("b.test"), embed].map(|key| go(&store, key, &POLITE, clock.now()));
+        for key in [page("a.test"), page("b.test"), embed] {
+            assert_eq!(wait(&store, key, &POLITE, clock.now()).why, Why::Slots);
+        }
+        assert_eq!(store.sweep(clock.now()), Census { hosts: 2, resting: 0, leases: 3 });
+        drop(leases);
+    }
+}
+
+#[test]
+fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
+    for store in stores() {
+        let (clock, hand) = Clock::manual();
+        let free = Pace { delay: Duration::ZERO, ..POLITE };
+        let embed = Key { class: Class::Embed, ..page("a.test") };
+        let lease = go(&store, page("a.test"), &free, clock.now());
+        store.hold_off(&lease, Some(30 * SECOND), clock.now());
+        store.release(lease, Outcome::Failed, clock.now());
+        for key in [page("a.test"), embed] {
+            let told = wait(&store, key, &free, clock.now());
+            assert_eq!(told, Wait { time: 30 * SECOND, why: Why::Backoff });
+        }
+        assert_eq!(store.sweep(clock.now()).resting, 1);
+        hand.advance(30 * SECOND);
+        let probe = go(&store, page("a.test"), &free, clock.now());
+        assert_eq!(wait(&store, page("a.test"), &free, clock.now()).why, Why::Slots);
+        store.release(probe, Outcome::Answered, clock.now());
+        let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
+        assert_eq!(store.sweep(clock.now()).resting, 0);
+    }
+}
+
+#[test]
+fn what_is_idle_is_forgotten_and_nothing_else() {
+    for store in stores() {
+        let (clock, hand) = Clock::manual();
+        let held = go(&store, page("held.test"), &POLITE, clock.now());
+        for host in 0..1_000 {
+            let lease = go(&store, page(&format!("{host}.test")), &POLITE, clock.now());
+            store.renew(&lease, clock.now());
+            store.release(lease, Outcome::Answered, clock.now());
+        }
+        assert_eq!(store.sweep(clock.now()).hosts, 1_001);
+        hand.advance(59 * SECOND);
+        assert_eq!(store.sweep(clock.now()).hosts, 1_001);
+        hand.advance(2 * SECOND);
+        // Its lease has expired, but somebody has it and may still say what came of it.
+        assert_eq!(store.sweep(clock.now()), Census { hosts: 1, resting: 0, leases: 0 });
+        store.release(held, Outcome::Answered, clock.now());
+        hand.advance(120 * SECOND);
+        assert_eq!(store.sweep(clock.now()), Census::default());
+    }
+}
+
+/// Requests as they come to one key: some wait, some are slow to be sent, some never end.
+struct Traffic {
+    store: Store,
+    clock: Clock,
+    hand: Hand,
+    rng: Rng,
+    pace: Pace,
+    waiting: Vec<Instant>,
+    flying: Vec<(Lease, Instant, Flight)>,
+    sent: Vec<Instant>,
+    granted: Vec<Instant>,
+    ended: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flight {
+    Dialling,
+    Reading,
+}
+
+impl Traffic {
+    fn new(store: Store, seed: u64) -> Self {
+        let (clock, hand) = Clock::manual();
+        let mut rng = Rng::with_seed(seed);
+        let jitter = if rng.bool() { Jitter::NONE } else { Jitter::new(1.0, 1.5) };
+        let rate = rng.bool().then(|| Rate::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
+        let pace = Pace { delay: rng.u32(0..4) * 100 * MS, jitter, rate, concurrency: rng.u32(1..5) };
+        let (waiting, flying, sent, granted) = (vec![], vec![], vec![], vec![]);
+        Self { store, clock, hand, rng, pace, waiting, flying, sent, granted, ended: 0 }
+    }
+
+    /// The head of the queue asks; the time until it has to ask again.
+    fn pump(&mut self) -> Option<Duration> {
+        while !self.waiting.is_empty() {
+            let now = self.clock.now();
+            match self.store.admit(page("host.test"), &self.pace, now) {
+                Turn::Wait(wait) => {
+                    assert!(!wait.time.is_zero() && wait.time <= SLOT_MAX, "{wait:?}");
+                    return Some(wait.time);
+                }
+                Turn::Go(lease) if self.rng.u8(..) < 20 => {
+                    // The client has left in the same moment.
+                    self.store.release(lease, Outcome::Unused, now);
+                    self.waiting.remove(0);
+                    self.ended += 1;
+                }
+                Turn::Go(lease) => self.fly(lease, now),
+            }
+        }
+        None
+    }
+
+    fn fly(&mut self, lease: Lease, now: Instant) {
+        self.waiting.remove(0);
+        self.granted.push(now);
+        let live = self.flying.iter().filter(|(_, since, _)| now < *since + SLOT_MAX).count();
+        assert!(live < self.pace.concurrency as usize, "{live} under way, {:?}", self.pace);
+        self.flying.push((lease, now, Flight::Dialling));
+    }
+
+    /// Something happens to one of those under way.
+    fn move_one(&mut self) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let (place, now) = (self.rng.usize(..self.flying.len()), self.clock.now());
+        let (lease, _, flight) = &self.flying[place];
+        if *flight == Flight::Dialling && self.rng.u8(..) < 200 {
+            self.store.renew(lease, now);
+            self.sent.push(now);
+            self.flying[place].1 = now;
+            self.flying[place].2 = Flight::Reading;
+            return;
+        }
+        let (lease, _, flight) = self.flying.swap_remove(place);
+        self.ended += 1;
+        match (flight, self.rng.u8(..)) {
+            // Lost without a word: its slot comes back when it expires.
+            (Flight::Reading, 0..10) => drop(lease),
+            (Flight::Reading, _) => self.store.release(lease, Outcome::Answered, now),
+            (Flight::Dialling, _) => self.store.release(lease, Outcome::Failed, now),
+        }
+    }
+
+    fn run(mut self) {
+        let all = 300;
+        let (mut came, mut steps) = (0, 0);
+        while self.ended < all {
+            steps += 1;
+            assert!(steps < 100_000, "somebody waits for ever: {:?}", self.pace);
+            if came < all && self.rng.u8(..) < 100 {
+                self.waiting.push(self.clock.now());
+                came += 1;
+            }
+            let asks_again = self.pump();
+            self.move_one();
+            let step = self.rng.u32(1..60) * MS;
+            self.hand.advance(asks_again.filter(|_| self.flying.is_empty()).unwrap_or(step));
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        // Without a delay nobody says when a head is sent, and grants are what counts.
+        let (delay, gaps) = (self.pace.delay, |times: &[Instant]| {
+            times.windows(2).map(|w| w[1] - w[0]).min().unwrap_or(SECOND)
+        });
+        assert!(gaps(&self.granted) >= delay, "{:?}", self.pace);
+        assert!(gaps(&self.sent) >= delay, "{:?}", self.pace);
+        let Some(rate) = self.pace.rate else { return };
+        let burst = rate.burst().get() as usize;
+        for window in self.granted.windows(burst + 1) {
+            let (first, last) = (window[0], window[burst]);
+            assert!(last - first >= rate.interval(), "{:?}: {:?}", self.pace, last - first);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_delay_rate_and_concurrency_hold_and_everybody_ends() {
+    for seed in 0..300 {
+        for store in stores() {
+            Traffic::new(store, seed).run();
+        }
+    }
+}
+
+#[test]
+fn many_threads_at_one_host_never_have_more_than_its_slots() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for store in stores() {
+        let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
+        let pace = Pace { delay: Duration::ZERO, concurrency: 3, ..POLITE };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut went = 0;
+                    while went < 2_000 {
+                        let Turn::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
+                        went += 1;
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                        store.release(lease, Outcome::Answered, clock.now());
+                    }
+                });
+            }
+        });
+        assert_eq!(store.sweep(clock.now()).leases, 0);
+    }
+}
