@@ -133,8 +133,11 @@ pub const BYTES: Family = counter(
 /// Open client connections.
 pub const CONNECTIONS: Family = gauge("crawlgate_connections", &[], "Open client connections.");
 /// Open tunnels.
-pub const TUNNELS: Family =
-    gauge("crawlgate_tunnels", &[], "Open tunnels, those that carry plain HTTP included.");
+pub const TUNNELS: Family = gauge(
+    "crawlgate_tunnels",
+    &[],
+    "Tunnels that are open or being dialled, those that carry plain HTTP included.",
+);
 /// CONNECTs by what was decided of them.
 pub const TUNNEL_VERDICTS: Family = counter(
     "crawlgate_tunnels_total",

@@ -3,6 +3,8 @@
 
 mod first;
 mod hello;
+mod judged;
+mod leave;
 mod open;
 mod plain;
 mod sniff;

@@ -52,6 +52,11 @@ impl Gate {
         self.said.lock().expect("not poisoned").clone()
     }
 
+    /// The process, for signals.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the process still runs.
     pub(crate) fn is_up(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
