@@ -22,6 +22,7 @@ from collections.abc import Callable
 import clients
 import commands
 import table as tables
+import tunnels
 from crawl import Crawl
 from origin import Origin
 from pages import HOSTS, WWW
@@ -108,6 +109,7 @@ def _online(
         if prometheus:
             prometheus.stop()
         code = gate.stop()
+    tunnels.run(report, arguments.binary, arguments.scrapy_python, folder)
     report.section("The end")
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
     report.check("crawlgate's standard error has no panic", [line for line in gate.lines if "panicked" in line])
