@@ -55,7 +55,6 @@ pub struct Tunnels {
     pub settings: TunnelSettings,
     metrics: Metrics,
     by_host: Arc<Mutex<HashMap<Box<str>, usize>>>,
-    policies: watch::Sender<()>,
 }
 
 /// A tunnel's place among those to its host; given back when dropped.
@@ -69,13 +68,7 @@ pub struct Place {
 impl Tunnels {
     /// None is open yet.
     pub fn new(settings: TunnelSettings, metrics: Metrics) -> Self {
-        Self { settings, metrics, by_host: Arc::default(), policies: watch::Sender::new(()) }
-    }
-
-    /// Has every open tunnel judged by the policy that is in force now; those that it refuses close themselves. To be
-    /// called when another policy has been put in force.
-    pub fn judge_again(&self) {
-        self.policies.send_replace(());
+        Self { settings, metrics, by_host: Arc::default() }
     }
 
     /// A place for a tunnel to this host, if there is one.
@@ -91,11 +84,6 @@ impl Tunnels {
             by_host: Arc::clone(&self.by_host),
             _counted: self.metrics.tunnel_open(),
         })
-    }
-
-    /// Sees calls of [`Self::judge_again`] from now on.
-    pub(super) fn policies(&self) -> watch::Receiver<()> {
-        self.policies.subscribe()
     }
 }
 
@@ -183,6 +171,7 @@ impl Meter {
 pub(super) struct Watching<'t, J> {
     pub(super) settings: &'t TunnelSettings,
     pub(super) drain: &'t mut DrainWatch,
+    /// Told when another policy is in force.
     pub(super) policies: watch::Receiver<()>,
     /// Says whether the policy in force still admits the tunnel.
     pub(super) judge: J,

@@ -165,7 +165,7 @@ impl Exchange {
             refused = judged.judge_again(now, address.ip()).err();
             if refused.is_some() { Standing::Refused } else { Standing::Admitted }
         };
-        let policies = self.tunnels.policies();
+        let policies = self.in_force.changes();
         let watching = Watching { settings: &self.tunnels.settings, drain, policies, judge };
         let end = carry(&client.socket, &origin, client.unread, &meter, watching).await;
         let (up, down) = meter.bytes();

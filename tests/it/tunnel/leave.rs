@@ -1,6 +1,5 @@
 //! Clients that leave, credentials, and the end of the proxy.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::wire::{Client, LONG, Origin, POLICY, config, gate_to, metric, until};
@@ -58,8 +57,7 @@ fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
     let mut silent = Client::in_tls(gate.proxy, origin.port);
     let mut busy = Client::in_tls(gate.proxy, origin.port);
     let began = Instant::now();
-    let told = Command::new("kill").args(["-TERM", &gate.pid().to_string()]).status().unwrap();
-    assert!(told.success());
+    gate.signal("TERM");
     let mut carried = 0;
     silent.0.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     // Until the silent one has ended, and a little longer.

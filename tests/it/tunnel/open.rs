@@ -118,6 +118,46 @@ fn no_tunnel_lasts_for_ever() {
     assert_eq!(client.rest(), "x");
 }
 
+/// A reload judges open tunnels again: those that it refuses are closed, also in the middle of what they carry; others
+/// notice nothing.
+#[test]
+fn a_reload_closes_what_it_refuses_and_leaves_the_rest() {
+    let (origin, gate) = Origin::behind_a_gate("", POLICY);
+    let mut refused = Client::in_tls(gate.proxy, origin.port);
+    let mut kept = Client::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
+    kept.greet("b.test");
+    let reload = |policy: &str| {
+        let before = gate.said().matches(" is in force").count();
+        gate.write("policy.yaml", policy);
+        gate.signal("HUP");
+        until("the policy is loaded", || gate.said().matches(" is in force").count() > before);
+    };
+    // The same rules under another revision refuse nothing that is open.
+    reload(&format!("{POLICY}  - {{ id: other, forbid: {{ host: other.test }} }}\n"));
+    for client in [&mut refused, &mut kept] {
+        client.send("still");
+        assert_eq!(client.bytes(5), b"still");
+    }
+    assert_eq!(metric(&gate, "crawlgate_tunnels"), 2);
+    reload(&format!("{POLICY}  - {{ id: no-more, forbid: {{ host: a.test }} }}\n"));
+    assert_eq!(refused.rest(), "");
+    kept.send("still");
+    assert_eq!(kept.bytes(5), b"still");
+    until("one is open", || metric(&gate, "crawlgate_tunnels") == 1);
+    let decided = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-more\"}";
+    assert_eq!(metric(&gate, decided), 1);
+    let path = gate.write("unused", "").with_file_name("log.json");
+    let log = || std::fs::read_to_string(&path).unwrap();
+    until("it is logged", || log().contains("\"policy_changed\""));
+    let log = log();
+    let line = log.lines().find(|line| line.contains("\"policy_changed\"")).unwrap();
+    for part in
+        ["\"rule\":\"no-more\"", "\"verdict\":\"reject\"", "\"sent_status\":200", "\"host\":\"a.test\""]
+    {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+}
+
 #[test]
 fn a_host_has_so_many_tunnels_and_others_have_theirs() {
     let (origin, gate) = Origin::behind_a_gate("limits: { tunnels_per_host: 2 }", POLICY);
