@@ -101,7 +101,8 @@ def _policy() -> dict:
         {"id": f"not-for-{name}", "forbid": {"crawler": name, "under": f"/{name}"}, "reject": intent}
         for name, (_, intent, _) in CRAWLERS.items()
     ]
-    return {"policy": 1, "name": "acceptance", "options": {"disposition": "allow"}, "rules": rules}
+    options = {"disposition": "allow", "politeness": {"delay": "0s", "concurrency": 100}}
+    return {"policy": 1, "name": "acceptance", "options": options, "rules": rules}
 
 
 Client = Callable[[str, list[str]], list[Answer]]
