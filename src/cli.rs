@@ -14,9 +14,11 @@ mod open;
 mod out;
 mod paint;
 mod password;
+pub mod reload;
 pub mod robots;
 mod run;
 pub mod serve;
+mod systemd;
 pub mod target;
 mod test;
 

@@ -6,9 +6,11 @@
 
 pub mod crawlers;
 pub mod destination;
+pub mod hold;
 pub mod judged;
 pub mod permit;
 pub mod refusal;
+pub mod reload;
 pub mod request;
 pub mod response;
 pub mod snapshot;
