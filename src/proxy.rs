@@ -12,4 +12,5 @@ pub mod head;
 pub mod http;
 pub mod pool;
 pub mod resolve;
+pub mod robots;
 pub mod upstream;

@@ -35,6 +35,7 @@ use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
+use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
 use crate::vocab::address::AddressClass;
@@ -47,6 +48,8 @@ use super::systemd;
 const BACKLOG: u32 = 4096;
 /// How often idle connections to origins, and hosts, are looked over.
 const SWEEP: Duration = Duration::from_secs(2);
+/// How long a fetch of a robots.txt may take, with the wait for the host's turn.
+const ROBOTS_TIME: Duration = Duration::from_secs(20);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
 
@@ -210,12 +213,23 @@ fn exchange(
         longest: limits.max_hold,
     };
     let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
+    let vetting = Vetting::new(resolver, egress(settings, own), recorder.metrics().clone());
+    let (vetting, upstream) = (Arc::new(vetting), Arc::new(Upstream::new(upstream_limits(settings), clock.clone())));
+    let via = ViaName::new(&instance);
+    let fetcher = Fetcher {
+        vetting: Arc::clone(&vetting),
+        upstream: Arc::clone(&upstream),
+        via: via.clone(),
+        time: ROBOTS_TIME,
+        clock: clock.clone(),
+    };
     Ok(Exchange {
         in_force,
         hold: Arc::new(hold),
-        vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
-        upstream: Upstream::new(upstream_limits(settings), clock),
-        via: ViaName::new(&instance),
+        vetting,
+        robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
+        upstream,
+        via,
         recorder,
         profile: match settings.profile {
             settings::ProfileChoice::ByUserAgent => ProfileChoice::ByUserAgent,
@@ -343,6 +357,7 @@ async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
             _ = turn.tick() => {
                 exchange.upstream.pool().sweep(clock.now());
                 exchange.hold.sweep();
+                exchange.robots.sweep();
             }
         }
     }

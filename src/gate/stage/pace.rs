@@ -16,6 +16,7 @@ use crate::vocab::crawler::May;
 use crate::vocab::domain::registrable;
 use crate::vocab::profile::Profile;
 use crate::vocab::stage::Stage;
+use crate::vocab::target::UrlTarget;
 
 /// What a wait needs to know beside the request.
 pub struct Waits<'a> {
@@ -39,11 +40,7 @@ pub(in crate::gate) async fn hold<C>(
     let class = class(asked);
     let address = if politeness.key() == PaceKey::Address { vetted.first() } else { None };
     let address = address.as_ref().map(IpAddr::to_string);
-    let name = match (politeness.key(), &address) {
-        (PaceKey::Address, Some(address)) => address,
-        (PaceKey::RegistrableDomain, _) => registrable(&asked.target),
-        (PaceKey::Host | PaceKey::Address, _) => asked.target.host(),
-    };
+    let name = name(politeness.key(), address.as_deref(), &asked.target);
     let asking = Asking {
         key: Key { name, class },
         pace: pace(&politeness, class, crawl_delay),
@@ -55,6 +52,21 @@ pub(in crate::gate) async fn hold<C>(
         patience(max_hold, asked, waits.hold.longest())
     };
     waits.hold.admit(&asking, arrival, patience).await.map_err(|away| Box::new(refusal(judged, away)))
+}
+
+/// What is paced as one with a target; the address is asked for only where it is the key.
+pub(in crate::gate) fn name<'a>(key: PaceKey, address: Option<&'a str>, target: &'a UrlTarget) -> &'a str {
+    match (key, address) {
+        (PaceKey::Address, Some(address)) => address,
+        (PaceKey::RegistrableDomain, _) => registrable(target),
+        (PaceKey::Host | PaceKey::Address, _) => target.host(),
+    }
+}
+
+/// How a request of the proxy's own is paced for this one: as a page.
+pub(in crate::gate) fn of_pages<C>(judged: &Judged<C>) -> (PaceKey, Pace) {
+    let politeness = Politeness::of(judged.policy(), &judged.trail);
+    (politeness.key(), pace(&politeness, Class::Navigation, None))
 }
 
 fn class(asked: &Asked) -> Class {

@@ -9,10 +9,12 @@ use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachab
 use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
 use crawlgate::gate::judged::Asked;
 use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
+use crawlgate::gate::robots::{Errand, RobotsFiles};
 use crawlgate::gate::snapshot::{InForce, Snapshot};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFiles;
+use crawlgate::robots::standing::Known;
 use crawlgate::store::Store;
 use crawlgate::vocab::crawler::{Crawler, May};
 use crawlgate::vocab::profile::Profile;
@@ -22,6 +24,19 @@ use http::StatusCode;
 use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_millis(150);
+
+/// No host has a robots.txt that anybody asks for.
+struct NoRobots;
+
+impl RobotsFiles for NoRobots {
+    fn known(&self, _target: &UrlTarget) -> Option<Arc<Known>> {
+        None
+    }
+
+    async fn fetch(&self, _target: &UrlTarget, _errand: Errand) -> Arc<Known> {
+        unreachable!("the policies of these tests do not obey")
+    }
+}
 
 /// Every host is at the same address.
 struct Anywhere;
