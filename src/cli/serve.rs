@@ -214,7 +214,8 @@ fn exchange(
     };
     let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
     let vetting = Vetting::new(resolver, egress(settings, own), recorder.metrics().clone());
-    let (vetting, upstream) = (Arc::new(vetting), Arc::new(Upstream::new(upstream_limits(settings), clock.clone())));
+    let (vetting, upstream) =
+        (Arc::new(vetting), Arc::new(Upstream::new(upstream_limits(settings), clock.clone())));
     let via = ViaName::new(&instance);
     let fetcher = Fetcher {
         vetting: Arc::clone(&vetting),

@@ -18,7 +18,13 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     ("proxy", &["vocab", "clock", "robots", "gate", "metrics"]),
     ("admin", &["vocab", "policy", "gate", "metrics"]),
     ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
-    ("cli", &["vocab", "clock", "yaml", "policy", "robots", "store", "metrics", "gate", "proxy", "admin", "config"]),
+    (
+        "cli",
+        &[
+            "vocab", "clock", "yaml", "policy", "robots", "store", "metrics", "gate", "proxy", "admin",
+            "config",
+        ],
+    ),
     ("main", &["cli"]),
 ];
 

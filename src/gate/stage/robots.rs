@@ -121,8 +121,7 @@ fn disallowed(ruling: &Ruling<'_>) -> Refusal {
     let refusal = Refusal::new(Reason::RobotsTxt, Stage::Robots);
     let Some(cause) = &ruling.cause else { return refusal };
     let group = ruling.group.as_deref().unwrap_or_default();
-    let detail =
-        format!("line {} of the host's robots.txt, for {group:?}, is {:?}", cause.line, cause.rule);
+    let detail = format!("line {} of the host's robots.txt, for {group:?}, is {:?}", cause.line, cause.rule);
     Refusal { robots_line: Some(cause.line), ..refusal.with_detail(detail) }
 }
 

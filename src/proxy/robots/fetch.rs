@@ -64,9 +64,8 @@ impl Fetch {
     /// As the table of outcomes wants it.
     pub fn fetched(&self) -> Fetched<'_> {
         let field = |name: HeaderName| self.head.as_ref()?.headers.get(name)?.to_str().ok();
-        let html = field(CONTENT_TYPE).is_some_and(|value| {
-            matches!(&*essence(value), "text/html" | "application/xhtml+xml")
-        });
+        let html = field(CONTENT_TYPE)
+            .is_some_and(|value| matches!(&*essence(value), "text/html" | "application/xhtml+xml"));
         Fetched {
             ending: self.ending,
             status: self.head.as_ref().map(|head| head.status.as_u16()),
@@ -107,7 +106,12 @@ impl Fetcher {
 
     async fn ask(&self, target: &UrlTarget, errand: &Errand) -> Result<Response<Box<Download>>, Stopped> {
         let permit = errand.permit(target, &*self.vetting, self.time).await.map_err(Stopped::NotSent)?;
-        let call = Call { method: Method::GET, headers: self.fields(target, errand), body: Upload::Empty, uri: None };
+        let call = Call {
+            method: Method::GET,
+            headers: self.fields(target, errand),
+            body: Upload::Empty,
+            uri: None,
+        };
         let sent = self.upstream.send(permit, call, self.clock.now()).await;
         let mut response = sent.map_err(Stopped::Upstream)?.response;
         let framed = clean::settle_framing(response.headers_mut());

@@ -102,10 +102,11 @@ impl Bench {
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
         let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
-        let way = Way { destinations: &Anywhere, in_force: &self.in_force, waits };
+        let way = Way { destinations: &Anywhere, robots: &NoRobots, in_force: &self.in_force, waits };
         let Passage { outcome, judged, held } = request(asked, self.in_force.load(), &way).await;
         match outcome {
             Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
+            Outcome::Robots(_) => unreachable!("the policies of these tests do not obey"),
             Outcome::Answer(refusal) => {
                 Came::Refused(refusal.reason, refusal.retry_after, judged.policy().revision().to_owned())
             }
@@ -157,7 +158,7 @@ impl Came {
 
 fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
     let text = format!(
-        "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
+        "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
     Snapshot { policy: compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, counters: () }
