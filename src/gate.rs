@@ -17,3 +17,4 @@ pub mod robots;
 pub mod snapshot;
 pub mod stage;
 pub mod trial;
+pub mod tunnel;

@@ -36,6 +36,7 @@ use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
 use crate::proxy::robots::{Fetcher, Robots};
+use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
 use crate::vocab::address::AddressClass;
@@ -196,12 +197,6 @@ fn exchange(
     own: Vec<SocketAddr>,
 ) -> Result<Exchange, StartError> {
     let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
-    let servers = match &settings.egress.resolver {
-        settings::Resolver::System => NameServers::System,
-        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
-    };
-    let resolver = Resolver::new(&servers, settings.egress.hosts.clone(), timeouts.dns, clock.clone())
-        .map_err(StartError::Other)?;
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
     let crawlers = Crawlers::new(registrations, settings.anonymous, metrics, clock.clone());
     let crawlers = crawlers.map_err(StartError::Other)?;
@@ -213,23 +208,16 @@ fn exchange(
         longest: limits.max_hold,
     };
     let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
-    let vetting = Vetting::new(resolver, egress(settings, own), recorder.metrics().clone());
-    let (vetting, upstream) =
-        (Arc::new(vetting), Arc::new(Upstream::new(upstream_limits(settings), clock.clone())));
     let via = ViaName::new(&instance);
-    let fetcher = Fetcher {
-        vetting: Arc::clone(&vetting),
-        upstream: Arc::clone(&upstream),
-        via: via.clone(),
-        time: ROBOTS_TIME,
-        clock: clock.clone(),
-    };
+    let fetcher = robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
+    let (vetting, upstream) = (Arc::clone(&fetcher.vetting), Arc::clone(&fetcher.upstream));
     Ok(Exchange {
         in_force,
         hold: Arc::new(hold),
         vetting,
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
+        tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
         via,
         recorder,
         profile: match settings.profile {
@@ -239,6 +227,29 @@ fn exchange(
         crawlers,
         request_body: limits.request_body,
         body_idle: timeouts.body_idle,
+    })
+}
+
+/// What fetches robots.txt: with the resolver, the vetting and the limits of any request.
+pub(super) fn robots_fetcher(
+    settings: &Settings,
+    metrics: &Metrics,
+    clock: &Clock,
+    via: ViaName,
+    own: Vec<SocketAddr>,
+) -> Result<Fetcher, StartError> {
+    let servers = match &settings.egress.resolver {
+        settings::Resolver::System => NameServers::System,
+        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
+    };
+    let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
+    let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
+    Ok(Fetcher {
+        vetting: Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone())),
+        upstream: Arc::new(Upstream::new(upstream_limits(settings), clock.clone())),
+        via,
+        time: ROBOTS_TIME,
+        clock: clock.clone(),
     })
 }
 
@@ -266,6 +277,19 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
         body: timeouts.request,
         head: count(limits.origin_head),
         fields: count(limits.origin_fields),
+    }
+}
+
+fn tunnel_settings(settings: &Settings) -> TunnelSettings {
+    let timeouts = &settings.timeouts;
+    TunnelSettings {
+        connect_ports: settings.egress.connect_ports.ranges().to_vec(),
+        tls_ports: settings.egress.tls_ports.ranges().to_vec(),
+        per_host: count(settings.limits.tunnels_per_host),
+        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        hello: timeouts.tls,
+        idle: timeouts.tunnel_idle,
+        total: timeouts.tunnel,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 use crate::policy::Policy;
 
@@ -17,21 +18,30 @@ pub struct Snapshot<C> {
 
 /// The place where the snapshot in force stands.
 #[derive(Debug)]
-pub struct InForce<C>(ArcSwap<Snapshot<C>>);
+pub struct InForce<C> {
+    snapshot: ArcSwap<Snapshot<C>>,
+    changed: watch::Sender<()>,
+}
 
 impl<C> InForce<C> {
     /// Puts the first snapshot in force.
     pub fn new(snapshot: Snapshot<C>) -> Self {
-        Self(ArcSwap::from_pointee(snapshot))
+        Self { snapshot: ArcSwap::from_pointee(snapshot), changed: watch::Sender::new(()) }
     }
 
     /// The snapshot in force; the old one dies with its last request.
     pub fn load(&self) -> Arc<Snapshot<C>> {
-        self.0.load_full()
+        self.snapshot.load_full()
     }
 
-    /// Puts another snapshot in force, for requests that begin from now on.
+    /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
     pub fn replace(&self, snapshot: Snapshot<C>) {
-        self.0.store(Arc::new(snapshot));
+        self.snapshot.store(Arc::new(snapshot));
+        self.changed.send_replace(());
+    }
+
+    /// Sees each snapshot that is put in force from now on: for what stays open longer than a request.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 }

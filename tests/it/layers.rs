@@ -16,7 +16,7 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     ("metrics", &["vocab", "clock"]),
     ("gate", &["vocab", "clock", "policy", "robots", "politeness", "store", "metrics"]),
     ("proxy", &["vocab", "clock", "robots", "gate", "metrics"]),
-    ("admin", &["vocab", "policy", "gate", "metrics"]),
+    ("admin", &["vocab", "clock", "policy", "gate", "metrics"]),
     ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
     (
         "cli",

@@ -29,3 +29,4 @@ mod robots;
 mod store;
 mod support;
 mod target;
+mod tunnel;
