@@ -1,8 +1,9 @@
-//! The admin listener: metrics, health, and later the API; never reachable through the proxy.
+//! The admin listener: metrics, health and the API; never reachable through the proxy.
 //!
-//! A small HTTP/1.1 server of its own: one request a connection, GET and HEAD only. Who may ask is decided in
+//! A small HTTP/1.1 server of its own: one request a connection. Who may ask is decided in
 //! [`guard`], before anything else is looked at. It names no part of the proxy: what it shows is handed to it.
 
+pub mod api;
 pub mod guard;
 pub mod health;
 mod page;
@@ -24,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::{Metrics, TEXT_FORMAT};
 
+use api::PolicyApi;
 use guard::{Access, Guard};
 use health::Readiness;
 use page::{PLAIN, page, problem};
@@ -47,12 +49,13 @@ pub struct Admin {
     guard: Guard,
     metrics: Metrics,
     readiness: Readiness,
+    policy: PolicyApi,
 }
 
 impl Admin {
     /// A server that lets in whom the guard admits.
-    pub fn new(guard: Guard, metrics: Metrics, readiness: Readiness) -> Self {
-        Self { guard, metrics, readiness }
+    pub fn new(guard: Guard, metrics: Metrics, readiness: Readiness, policy: PolicyApi) -> Self {
+        Self { guard, metrics, readiness, policy }
     }
 
     /// Serves until `stop` is ready; connections under way are finished in the background.
@@ -73,24 +76,24 @@ impl Admin {
     }
 
     /// Answers one request that came in on a connection to `local`.
-    pub fn answer<B>(&self, request: &Request<B>, local: SocketAddr) -> Answer {
+    pub async fn answer<B>(&self, request: &Request<B>, local: SocketAddr) -> Answer {
         match self.guard.admits(request, local) {
-            Ok(()) => self.route(request),
+            Ok(()) => self.route(request.method(), request.uri().path()).await,
             Err(refused) => refused.answer(),
         }
     }
 
-    fn route<B>(&self, request: &Request<B>) -> Answer {
-        let Some(target) = Route::of(request.uri().path()) else {
+    async fn route(&self, method: &Method, path: &str) -> Answer {
+        let Some(route) = Route::of(path) else {
             return problem(StatusCode::NOT_FOUND, "there is nothing at this path");
         };
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return page::only_get();
-        }
-        match target {
-            Route::Metrics => page(StatusCode::OK, TEXT_FORMAT, self.metrics.render()),
-            Route::Health => page(StatusCode::OK, PLAIN, "ok\n".into()),
-            Route::Ready => health::answer(&self.readiness),
+        match (route, route.takes(method)) {
+            (Route::Reload, Takes::This) => self.policy.reload().await,
+            (_, Takes::Only(allowed)) => page::only(allowed),
+            (Route::Metrics, Takes::This) => page(StatusCode::OK, TEXT_FORMAT, self.metrics.render()),
+            (Route::Health, Takes::This) => page(StatusCode::OK, PLAIN, "ok\n".into()),
+            (Route::Ready, Takes::This) => health::answer(&self.readiness),
+            (Route::Policy, Takes::This) => self.policy.show(),
         }
     }
 }
@@ -101,6 +104,15 @@ enum Route {
     Metrics,
     Health,
     Ready,
+    Policy,
+    Reload,
+}
+
+/// Whether a method is one that a route takes.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    This,
+    Only(&'static str),
 }
 
 impl Route {
@@ -109,7 +121,20 @@ impl Route {
             "/metrics" => Some(Self::Metrics),
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
+            "/api/v1/policy" => Some(Self::Policy),
+            "/api/v1/reload" => Some(Self::Reload),
             _ => None,
+        }
+    }
+
+    fn takes(self, method: &Method) -> Takes {
+        match self {
+            Self::Reload if *method == Method::POST => Takes::This,
+            Self::Reload => Takes::Only("POST"),
+            Self::Metrics | Self::Health | Self::Ready | Self::Policy => match *method {
+                Method::GET | Method::HEAD => Takes::This,
+                _ => Takes::Only("GET, HEAD"),
+            },
         }
     }
 }
@@ -140,8 +165,8 @@ async fn accept(
 async fn connection(admin: Arc<Admin>, stream: TcpStream, place: OwnedSemaphorePermit) {
     let Ok(local) = stream.local_addr() else { return };
     let service = service_fn(|request| {
-        let answer = admin.answer(&request, local);
-        async move { Ok::<_, Infallible>(answer) }
+        let admin = Arc::clone(&admin);
+        async move { Ok::<_, Infallible>(admin.answer(&request, local).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

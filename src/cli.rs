@@ -14,8 +14,10 @@ mod open;
 mod out;
 mod paint;
 mod password;
+pub mod reload;
 mod run;
 pub mod serve;
+mod systemd;
 pub mod target;
 mod test;
 

@@ -9,5 +9,6 @@ pub mod file;
 pub mod load;
 pub mod policy;
 pub mod settings;
+pub mod watch;
 
 pub use settings::Settings;

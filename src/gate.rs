@@ -9,6 +9,7 @@ pub mod destination;
 pub mod judged;
 pub mod permit;
 pub mod refusal;
+pub mod reload;
 pub mod request;
 pub mod response;
 pub mod snapshot;

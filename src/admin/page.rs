@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use serde_json::Value as Json;
 
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 const PROBLEM: &str = "application/problem+json";
@@ -19,20 +20,37 @@ pub(super) fn page(status: StatusCode, content_type: &'static str, text: String)
     answer
 }
 
+/// A document of the API.
+pub(super) fn json(status: StatusCode, document: &Json) -> Response<Full<Bytes>> {
+    page(status, "application/json", format!("{document}\n"))
+}
+
 /// Why there is no page. `detail` is a text of ours; nothing of the request is repeated.
 pub(super) fn problem(status: StatusCode, detail: &'static str) -> Response<Full<Bytes>> {
-    let document = serde_json::json!({
+    problem_with(status, &serde_json::json!({ "detail": detail }))
+}
+
+/// A problem document with members of its own.
+pub(super) fn problem_with(status: StatusCode, members: &Json) -> Response<Full<Bytes>> {
+    let mut document = serde_json::json!({
         "type": "about:blank",
         "title": status.canonical_reason().unwrap_or_default(),
         "status": status.as_u16(),
-        "detail": detail,
     });
+    extend(&mut document, members);
     page(status, PROBLEM, format!("{document}\n"))
 }
 
+/// Adds the members of one object to another.
+pub(super) fn extend(document: &mut Json, members: &Json) {
+    if let (Some(document), Some(members)) = (document.as_object_mut(), members.as_object()) {
+        document.extend(members.clone());
+    }
+}
+
 /// 405 with what would be allowed (RFC 9110 section 15.5.6).
-pub(super) fn only_get() -> Response<Full<Bytes>> {
-    let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed here");
-    answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+pub(super) fn only(allowed: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, "another method is asked for here: see Allow");
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }

@@ -66,7 +66,7 @@ async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
         site::HOSTS.len()
     ));
     let pages = crawl::all(proxy, &site.start_url(), |page| print(&line(page))).await;
-    server.drain().await;
+    server.drain(std::future::pending::<()>()).await;
     Ok(pages)
 }
 

@@ -3,17 +3,19 @@
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::policy;
 use crate::config::settings::{Settings, Workers};
-use crate::policy::Policy;
+use crate::gate::reload::{Reloads, Trigger};
 
 use super::args::RunArgs;
 use super::exit::Exit;
 use super::open;
 use super::out::{complain, say_and_fail, tell};
+use super::reload::Opened;
 use super::serve::{Server, StartError};
+use super::systemd;
 
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
@@ -27,14 +29,15 @@ pub(super) fn run(args: &RunArgs) -> Exit {
 }
 
 /// Settings without danger and a policy whose cases pass.
-fn prepare(args: &RunArgs) -> Result<(Settings, Policy), Exit> {
+fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     let settings = open::settings(&args.into())?.settings;
     if let Some(danger) = settings.dangers().first() {
         return Err(complain(danger));
     }
-    let compiled = policy::accept(&settings.policy.origin).map_err(|problems| open::refused(&problems))?;
+    let (read, footprint) = policy::accept_noting(&settings.policy.origin);
+    let compiled = read.map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
-    Ok((settings, compiled.policy))
+    Ok((settings, Opened { policy: compiled.policy, footprint }))
 }
 
 /// The operator's messages go to standard error, one line each.
@@ -56,10 +59,15 @@ fn runtime(workers: Workers) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(settings: &Settings, policy: Policy) -> Exit {
+async fn serve(settings: &Settings, opened: Opened) -> Exit {
     tracing_start();
-    let (name, revision) = (policy.name().to_owned(), policy.revision().to_owned());
-    let server = match Server::start(settings, policy) {
+    let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
+    // Before anybody can know that it runs: a signal without a handler would end it.
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return say_and_fail(&error),
+    };
+    let server = match Server::start(settings, opened) {
         Ok(server) => server,
         Err(error @ (StartError::Listen(..) | StartError::Log(_) | StartError::Other(_))) => {
             return say_and_fail(&error);
@@ -70,28 +78,50 @@ async fn serve(settings: &Settings, policy: Policy) -> Exit {
         eprintln!("proxy listening on {address}");
     }
     eprintln!("admin listening on {}", server.admin);
-    tracing::info!("policy {name}@{revision} is in force");
-    match told_to_stop().await {
-        Ok(what) => {
-            tracing::info!("{what}: finishing what is under way, at most for {:?}", settings.timeouts.drain);
-            server.drain().await;
-            Exit::Success
-        }
-        Err(error) => say_and_fail(&error),
-    }
+    tracing::info!("{policy}");
+    systemd::ready(&policy);
+    let alive = tokio::spawn(systemd::alive());
+    let exit = until_stopped(server, signals, settings).await;
+    alive.abort();
+    exit
 }
 
-/// SIGTERM, or Ctrl-C in a terminal.
-async fn told_to_stop() -> io::Result<&'static str> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok("SIGTERM"),
-            _ = interrupt.recv() => return Ok("interrupted"),
-            // Without a handler it would end the process, and reloading is what people send it for.
-            _ = hang_up.recv() => tracing::warn!("SIGHUP: reloading is not in this version; restart to load a policy"),
+async fn until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
+    let what = signals.stop(server.reloads()).await;
+    tracing::info!("{what}: finishing what is under way, at most for {:?}", settings.timeouts.drain);
+    systemd::stopping();
+    let reloads = server.reloads().clone();
+    server.drain(signals.stop(&reloads)).await;
+    Exit::Success
+}
+
+/// What the process is told from outside.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits until the process is told to stop; asks for a reload whenever it is told to hang up.
+    async fn stop(&mut self, reloads: &Reloads) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "interrupted",
+                _ = self.hang_up.recv() => {
+                    let reloads = reloads.clone();
+                    tokio::spawn(async move { reloads.reload(Trigger::Signal).await });
+                }
+            }
         }
     }
 }

@@ -12,19 +12,18 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::admin::Admin;
+use crate::admin::api::PolicyApi;
 use crate::admin::guard::{Guard, Token};
 use crate::admin::health::{Check, CheckState, Readiness};
 use crate::clock::Clock;
 use crate::config::settings::{self, LogTarget, OnFull, Settings};
 use crate::gate::crawlers::Crawlers;
-use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::reload::{Outcome, Reloads, Trigger};
+use crate::gate::snapshot::InForce;
 use crate::metrics::Metrics;
-use crate::metrics::labels::RuleMode;
 use crate::metrics::log::{self, Log, LogSettings, QueryText, Share};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
-use crate::policy::Policy;
-use crate::policy::rule::Mode;
 use crate::proxy::accept::{self, AcceptLimits, Entrance, Room};
 use crate::proxy::answer::ProfileChoice;
 use crate::proxy::clean::ViaName;
@@ -38,6 +37,9 @@ use crate::proxy::resolve::{NameServers, Resolver};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
+
+use super::reload::{Opened, Reloading};
+use super::systemd;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -54,6 +56,7 @@ pub struct Server {
     /// Where metrics and health are.
     pub admin: SocketAddr,
     recorder: Recorder,
+    reloads: Reloads,
     drain: Drain,
     draining: Arc<AtomicBool>,
     stop_admin: oneshot::Sender<()>,
@@ -91,7 +94,7 @@ impl Server {
     ///
     /// # Errors
     /// If an address is taken, or a file that the settings name cannot be used.
-    pub fn start(settings: &Settings, policy: Policy) -> Result<Self, StartError> {
+    pub fn start(settings: &Settings, policy: impl Into<Opened>) -> Result<Self, StartError> {
         let clock = Clock::system();
         let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
         let known: Vec<Crawler> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
@@ -106,9 +109,11 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let in_force = InForce::new(snapshot(policy, &metrics, &clock));
+        let policies = (settings.policy.clone(), policy.into());
+        let reloading = Arc::new(Reloading::new(policies.0, policies.1, metrics.clone(), clock.clone()));
+        let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
-        let exchange = Arc::new(exchange(settings, in_force, recorder.clone(), own)?);
+        let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
         let (drain, watch) = Drain::new();
         let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
@@ -119,28 +124,38 @@ impl Server {
             let entrance = Arc::new(Entrance { exchange, crawler: settings.crawler.clone() });
             tasks.spawn(accept::serve(listener, Arc::clone(&room), limits.reader, entrance, watch.clone()));
         }
+        let (reloads, reloader) = Reloads::new(clock.clone());
+        tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
+        tasks.spawn(reloader.serve(move |trigger| attempt(Arc::clone(&reloading), trigger)));
         tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
-        let readiness = readiness(log, Arc::clone(&draining));
-        let server = Admin::new(Guard::new([], token), metrics, readiness);
+        let policy = PolicyApi { in_force, reloads: reloads.clone() };
+        let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
+        let server = Admin::new(Guard::new([], token), metrics, readiness, policy);
         let (stop_admin, stopped) = oneshot::channel();
         tasks.spawn(server.serve(admin_listener, async move {
             let _ = stopped.await;
         }));
         let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
-        Ok(Self { proxy, admin, recorder, drain, draining, stop_admin, tasks, patience })
+        Ok(Self { proxy, admin, recorder, reloads, drain, draining, stop_admin, tasks, patience })
+    }
+
+    /// Asks for the policy to be read again.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
     }
 
     /// Goes down: readiness fails at once, then no new connections, then what is under way is finished, at most for
-    /// `timeouts.drain`.
-    pub async fn drain(self) {
+    /// `timeouts.drain`. As soon as `hurry` is ready it is cut off instead.
+    pub async fn drain(self, hurry: impl Future) {
         let (delay, patience) = self.patience;
         self.draining.store(true, Ordering::Relaxed);
-        if let Drained::CutOff(connections) = self.drain.run(delay, patience).await {
-            tracing::warn!(
-                connections,
-                "requests were still under way after timeouts.drain and were cut off"
-            );
+        let drained = tokio::select! {
+            drained = self.drain.run(delay, patience) => drained,
+            _ = hurry => self.drain.run(Duration::ZERO, Duration::ZERO).await,
+        };
+        if let Drained::CutOff(connections) = drained {
+            tracing::warn!(connections, "what was still under way was cut off");
         }
         let _ = self.stop_admin.send(());
         let mut tasks = self.tasks;
@@ -169,22 +184,9 @@ fn token(path: &Path) -> Result<Token, StartError> {
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
-fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<PolicyMetrics>> {
-    let modes = policy.rules().iter().map(|rule| {
-        let mode = match rule.mode {
-            Mode::Enforce => RuleMode::Enforce,
-            Mode::Shadow => RuleMode::Shadow,
-            Mode::Disabled => RuleMode::Disabled,
-        };
-        (&rule.id, mode)
-    });
-    let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, clock.wall());
-    Snapshot { policy, counters }
-}
-
 fn exchange(
     settings: &Settings,
-    in_force: InForce<Arc<PolicyMetrics>>,
+    in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     recorder: Recorder,
     own: Vec<SocketAddr>,
 ) -> Result<Exchange, StartError> {
@@ -283,7 +285,7 @@ fn log_settings(logs: &settings::Logs) -> LogSettings {
     }
 }
 
-fn readiness(log: Log, draining: Arc<AtomicBool>) -> Readiness {
+fn readiness(policy: PolicyApi, log: Log, draining: Arc<AtomicBool>) -> Readiness {
     Readiness::new(move || {
         let drain = if draining.load(Ordering::Relaxed) {
             CheckState::Fail("the proxy is shutting down".into())
@@ -295,11 +297,31 @@ fn readiness(log: Log, draining: Arc<AtomicBool>) -> Readiness {
             None => CheckState::Ok("writing".into()),
         };
         vec![
-            Check::new("policy", CheckState::Ok("loaded".into())),
+            Check::new("policy", policy_check(&policy)),
             Check::new("drain", drain),
             Check::new("decision_log", log),
         ]
     })
+}
+
+fn policy_check(policy: &PolicyApi) -> CheckState {
+    let snapshot = policy.in_force.load();
+    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    match policy.reloads.last().map(|attempt| attempt.outcome.clone()) {
+        Some(Outcome::Refused(problems)) => {
+            let count = problems.iter().filter(|problem| problem.is_error()).count();
+            CheckState::Warn(format!("{in_force} stays in force: the last reload found {count} errors"))
+        }
+        Some(Outcome::Loaded { .. } | Outcome::Unchanged) | None => CheckState::Ok(in_force),
+    }
+}
+
+/// One attempt to reload, with the service manager told.
+async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
+    systemd::reloading();
+    let outcome = reloading.attempt(trigger).await;
+    systemd::ready(&reloading.status());
+    outcome
 }
 
 /// Closes connections to origins that have been idle for too long.

@@ -8,6 +8,7 @@ use crate::vocab::problem::Problem;
 
 use super::disk::PolicyFiles;
 use super::settings::PolicyOrigin;
+use super::watch::{Footprint, WatchedFiles};
 
 /// Reads and compiles a policy.
 ///
@@ -25,13 +26,29 @@ pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
 /// # Errors
 /// As [`open`], and each failing case.
 pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
-    let mut compiled = open(origin)?;
+    open(origin).and_then(with_cases)
+}
+
+/// Runs the cases; a failing one refuses the policy.
+fn with_cases(mut compiled: Compiled) -> Result<Compiled, Vec<Problem>> {
     let failures = failing_cases(&compiled.policy, &compiled.cases);
     if failures.is_empty() {
         return Ok(compiled);
     }
     compiled.problems.extend(failures);
     Err(compiled.problems)
+}
+
+/// As [`accept`], and from where it was read: to see later whether that has changed.
+pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, Footprint) {
+    match origin {
+        PolicyOrigin::BuiltIn => (accept(origin), Footprint::default()),
+        PolicyOrigin::Path(path) => {
+            let files = WatchedFiles::new(PolicyFiles::of(path));
+            let compiled = compile::load(&files, &path.to_string_lossy());
+            (compiled.and_then(with_cases), files.into_footprint())
+        }
+    }
 }
 
 /// Each failing case as an error at its place.

@@ -73,8 +73,7 @@ pub struct Admin {
 pub struct PolicySettings {
     /// The policy to run under.
     pub origin: PolicyOrigin,
-    /// Whether a change of its files is to reload it. Nothing reloads in this version, so either value may be set:
-    /// with `false` nothing is missing, and `true` is the default.
+    /// Whether a change of its files reloads it.
     pub watch: bool,
 }
 

@@ -29,6 +29,7 @@ pub(super) struct PolicyFamilies {
     last_success_time: IntGauge,
     reloaded: IntCounter,
     failed: IntCounter,
+    unchanged: IntCounter,
     rules: IntGauge,
     rules_disabled: IntGauge,
     matched: IntCounterVec,
@@ -54,12 +55,19 @@ impl PolicyFamilies {
             last_success_time: new.gauge(&names::POLICY_LAST_RELOAD_TIMESTAMP)?,
             reloaded: reloads.get_metric_with_label_values(&["success"])?,
             failed: reloads.get_metric_with_label_values(&["failure"])?,
+            unchanged: reloads.get_metric_with_label_values(&["unchanged"])?,
             rules: new.gauge(&names::POLICY_RULES)?,
             rules_disabled: new.gauge(&names::POLICY_RULES_DISABLED)?,
             matched: new.counters(&names::RULE_MATCHED)?,
             decided: new.counters(&names::RULE_DECIDED)?,
             books: Mutex::default(),
         })
+    }
+
+    fn succeeded(&self, at: SystemTime) {
+        self.last_success.set(1);
+        let unix = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.last_success_time.set(i64::try_from(unix).unwrap_or(i64::MAX));
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -153,13 +161,18 @@ impl Metrics {
         let disabled = rules.iter().filter(|rule| rule.mode == RuleMode::Disabled).count();
         families.rules.set(gauge(rules.len()));
         families.rules_disabled.set(gauge(disabled));
-        families.last_success.set(1);
-        let unix = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        families.last_success_time.set(i64::try_from(unix).unwrap_or(i64::MAX));
+        families.succeeded(at);
         families.reloaded.inc();
         families.show(name, revision);
         let families = Arc::clone(&self.0);
         Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules })
+    }
+
+    /// The policy was read again and is what was in force.
+    pub fn policy_unchanged(&self, at: SystemTime) {
+        let families = &self.families().policy;
+        families.succeeded(at);
+        families.unchanged.inc();
     }
 
     /// Counts a policy that could not be loaded; the old one stays in force.
@@ -210,6 +223,12 @@ impl PolicyMetrics {
     }
 
     /// Counts a rule that matched.
+    /// How often a rule matched and how often it decided; `None` for one that takes no part.
+    pub fn counts(&self, rule: u32) -> Option<(u64, u64)> {
+        let counters = self.series(rule)?.counters.as_ref()?;
+        Some((counters.matched.get(), counters.decided.get()))
+    }
+
     pub(super) fn matched(&self, rule: u32) {
         if let Some(counters) = self.series(rule).and_then(|series| series.counters.as_ref()) {
             counters.matched.inc();

@@ -109,9 +109,12 @@ impl Drain {
 }
 
 impl Shared {
+    /// Tells of each stage once: a watch that was told waits for another stage, and would miss what comes behind a
+    /// stage that is told again.
     fn advance(&self, stage: Stage) {
-        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
-        self.changed.notify_waiters();
+        if self.stage.fetch_max(stage as u8, Ordering::AcqRel) < stage as u8 {
+            self.changed.notify_waiters();
+        }
     }
 
     fn stage(&self) -> Stage {
@@ -199,6 +202,21 @@ mod tests {
         drop(first);
         drain.finished().await;
         drain.watch().begun().await;
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_begins_twice_is_cut_off_all_the_same() {
+        let (drain, mut watch) = Drain::new();
+        let task = tokio::spawn(poll_fn(move |cx| match watch.poll_stage(cx) {
+            Stage::CutOff => Poll::Ready(()),
+            Stage::Serving | Stage::Draining => Poll::Pending,
+        }));
+        for _ in 0..3 {
+            drain.begin();
+            tokio::task::yield_now().await;
+        }
+        drain.cut_off();
+        tokio::time::timeout(NEVER, task).await.expect("it is told").unwrap();
     }
 
     #[tokio::test]

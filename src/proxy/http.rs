@@ -45,7 +45,7 @@ pub type PolicyInForce = Snapshot<Arc<PolicyMetrics>>;
 #[derive(Debug)]
 pub struct Exchange {
     /// The policy.
-    pub in_force: InForce<Arc<PolicyMetrics>>,
+    pub in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     /// Names, and which addresses may be dialled.
     pub vetting: Vetting,
     /// Origins.

@@ -6,9 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crawlgate::admin::Admin;
+use crawlgate::admin::api::PolicyApi;
 use crawlgate::admin::guard::{Guard, Token};
 use crawlgate::admin::health::{Check, CheckState, Readiness};
+use crawlgate::clock::Clock;
+use crawlgate::gate::reload::{Outcome, Reloads};
+use crawlgate::gate::snapshot::{InForce, Snapshot};
 use crawlgate::metrics::Metrics;
+use crawlgate::policy::compile;
+use crawlgate::vocab::problem::{Place, Problem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -37,7 +43,8 @@ impl Bench {
             ]
         });
         let guard = Guard::new(["gate.example".to_owned()], token.map(|token| Token::new(token).unwrap()));
-        let admin = Admin::new(guard, Metrics::new(&[], &[]).unwrap(), readiness);
+        let (metrics, policy) = parts();
+        let admin = Admin::new(guard, metrics, readiness, policy);
         tokio::spawn(admin.serve(listener, std::future::pending()));
         Self { addr, draining }
     }
@@ -60,6 +67,18 @@ impl Bench {
     async fn status(&self, line: &str, fields: &str) -> u16 {
         status(&self.ask(line, fields).await)
     }
+}
+
+/// The built-in policy, and a reload that finds one mistake.
+fn parts() -> (Metrics, PolicyApi) {
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let policy = compile::builtin().unwrap().policy;
+    let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], Clock::system().wall());
+    let (reloads, reloader) = Reloads::new(Clock::system());
+    tokio::spawn(reloader.serve(|_| async {
+        Outcome::Refused(vec![Problem::error(&Place::of_file(&"policy.yaml".into()), "no good")])
+    }));
+    (metrics, PolicyApi { in_force: Arc::new(InForce::new(Snapshot { policy, counters })), reloads })
 }
 
 fn status(answer: &str) -> u16 {
@@ -114,6 +133,30 @@ async fn what_is_not_there_is_a_problem_document() {
     assert!(answer.contains("allow: GET, HEAD\r\n"));
     for line in ["DELETE /healthz", "OPTIONS /readyz", "TRACE /metrics"] {
         assert_eq!(bench.status(line, "").await, 405, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_policy_is_shown_and_a_refused_reload_says_why() {
+    let bench = Bench::new(None).await;
+    let shown: serde_json::Value =
+        serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
+    assert_eq!((&shown["name"], &shown["last_reload"]), (&"builtin".into(), &serde_json::Value::Null));
+    let answer = bench.ask("POST /api/v1/reload", "Content-Length: 0\r\n").await;
+    assert_eq!(status(&answer), 422);
+    let problem: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
+    assert_eq!(problem["problems"][0]["message"], "no good");
+    assert_eq!((&problem["status"], &problem["revision"]), (&422.into(), &shown["revision"]));
+    let shown: serde_json::Value =
+        serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
+    assert_eq!(shown["last_reload"]["result"], "refused");
+    assert_eq!(shown["last_reload"]["trigger"], "api");
+
+    assert!(bench.ask("GET /api/v1/reload", "").await.contains("allow: POST\r\n"));
+    assert_eq!(bench.status("POST /api/v1/policy", "Content-Length: 0\r\n").await, 405);
+    for foreign in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        let fields = format!("{foreign}Content-Length: 0\r\n");
+        assert_eq!(bench.status("POST /api/v1/reload", &fields).await, 403, "{foreign}");
     }
 }
 
@@ -226,7 +269,8 @@ async fn it_stops_when_told() {
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let readiness = Readiness::new(Vec::new);
-    let admin = Admin::new(Guard::new([], None), Metrics::new(&[], &[]).unwrap(), readiness);
+    let (metrics, policy) = parts();
+    let admin = Admin::new(Guard::new([], None), metrics, readiness, policy);
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

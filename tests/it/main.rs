@@ -23,6 +23,7 @@ mod layers;
 mod log;
 mod metrics;
 mod property;
+mod reload;
 mod store;
 mod support;
 mod target;

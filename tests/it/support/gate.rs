@@ -30,21 +30,43 @@ impl Gate {
     /// # Panics
     /// If it does not come to listen; the message holds what it said.
     pub(crate) fn start(config: &str, policy: &str) -> Self {
+        Self::start_with(config, policy, |_| {})
+    }
+
+    /// As [`Gate::start`], with the command changed before it is run.
+    pub(crate) fn start_with(config: &str, policy: &str, change: impl FnOnce(&mut Command)) -> Self {
         let directory = own_directory();
         write(&directory, "policy.yaml", policy);
         let file = write(&directory, "crawlgate.yaml", config);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crawlgate"));
+        command
             .args(["run", "--config"])
             .arg(file)
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+            .stderr(Stdio::piped());
+        change(&mut command);
+        let mut child = command.spawn().expect("the binary starts");
         let said = Arc::new(Mutex::new(String::new()));
         let (proxy, admin) = listen(child.stderr.take().expect("a pipe"), &said);
         Self { child, proxy, admin, said, directory }
+    }
+
+    /// Writes a file beside its configuration: `policy.yaml` is the policy.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        write(&self.directory, name, text)
+    }
+
+    /// Sends the process a signal: `HUP`, `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success(), "{kill}");
+    }
+
+    /// Waits for the process to end, and tells its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.wait().expect("a process").code()
     }
 
     /// Everything that it wrote to its standard error so far.

@@ -1,0 +1,227 @@
+//! Whether the files of a policy have changed since they were read.
+//!
+//! Files are asked for their state, again and again, instead of being told of by the system: that sees what happens to
+//! a directory or a symbolic link above them (editors rename a new file over the old one, Kubernetes swaps the link
+//! `..data`), works on network and overlay file systems, and costs a few system calls a second.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::policy::source::{FileError, Files};
+
+use super::disk::PolicyFiles;
+
+/// What tells two states of a path apart without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stamp {
+    /// There is nothing, or nothing that may be looked at.
+    Missing,
+    /// A file: which one, and when it changed. The time of its metadata is among it, since that of its content can be
+    /// set back.
+    File { device: u64, inode: u64, size: u64, modified: (i64, i64), changed: (i64, i64) },
+    /// A directory, with the names in it.
+    Directory { device: u64, inode: u64, names: Vec<PathBuf> },
+}
+
+impl Stamp {
+    /// Of what a path leads to now, over all links.
+    fn of(path: &Path) -> Self {
+        match fs::metadata(path) {
+            Ok(state) if state.is_dir() => Self::of_directory(path, &state),
+            Ok(state) => Self::File {
+                device: state.dev(),
+                inode: state.ino(),
+                size: state.size(),
+                modified: (state.mtime(), state.mtime_nsec()),
+                changed: (state.ctime(), state.ctime_nsec()),
+            },
+            Err(_) => Self::Missing,
+        }
+    }
+
+    fn of_directory(path: &Path, state: &Metadata) -> Self {
+        let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+        let mut names: Vec<PathBuf> = entries.map(|entry| entry.file_name().into()).collect();
+        names.sort();
+        Self::Directory { device: state.dev(), inode: state.ino(), names }
+    }
+}
+
+/// The paths that a policy was read from, each with its state just before it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footprint(BTreeMap<PathBuf, Stamp>);
+
+impl Footprint {
+    /// The state of the same paths now.
+    fn again(&self) -> Self {
+        Self(self.0.keys().map(|path| (path.clone(), Stamp::of(path))).collect())
+    }
+}
+
+/// Policy files that remember what was asked of them.
+#[derive(Debug)]
+pub struct WatchedFiles {
+    files: PolicyFiles,
+    seen: RefCell<Footprint>,
+}
+
+impl WatchedFiles {
+    /// The files of a policy; nothing is read yet.
+    pub fn new(files: PolicyFiles) -> Self {
+        Self { files, seen: RefCell::default() }
+    }
+
+    /// What was read.
+    pub fn into_footprint(self) -> Footprint {
+        self.seen.into_inner()
+    }
+
+    fn note(&self, path: &str) {
+        let path = Path::new(path);
+        // Of a file that is read twice the earlier state counts.
+        self.seen.borrow_mut().0.entry(path.to_owned()).or_insert_with(|| Stamp::of(path));
+    }
+}
+
+impl Files for WatchedFiles {
+    fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
+        self.note(path);
+        self.files.read(path)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        self.note(directory);
+        self.files.list(directory)
+    }
+}
+
+/// Tells when a changed policy should be read: once, and not before its files have come to rest.
+#[derive(Debug)]
+pub struct Watch {
+    read: Footprint,
+    last: Footprint,
+}
+
+impl Watch {
+    /// A policy was read from here.
+    pub fn new(read: Footprint) -> Self {
+        Self { last: read.clone(), read }
+    }
+
+    /// The policy was read again, or it was tried to.
+    pub fn was_read(&mut self, read: Footprint) {
+        *self = Self::new(read);
+    }
+
+    /// Looks, and tells whether to read it: something differs from when it was read, and nothing has since the last
+    /// look, so that a half-written file is left alone.
+    pub fn look(&mut self) -> bool {
+        let now = self.read.again();
+        let rests = now == self.last;
+        let differs = now != self.read;
+        self.last = now;
+        rests && differs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A directory with `policy.yaml` in it.
+    fn directory() -> PathBuf {
+        let directory = std::env::temp_dir().join(format!(
+            "watch-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("policy.yaml"), "a: 1").unwrap();
+        directory
+    }
+
+    fn read(paths: &[PathBuf]) -> Footprint {
+        let files = WatchedFiles::new(PolicyFiles::of(paths.first().unwrap()));
+        for path in paths {
+            let path = path.to_str().unwrap();
+            if files.list(path).is_err() {
+                let _ = files.read(path);
+            }
+        }
+        files.into_footprint()
+    }
+
+    #[test]
+    fn changes_are_seen_once_and_at_rest() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 6] = [
+            ("written in place", |d| fs::write(d.join("policy.yaml"), "a: 2").unwrap()),
+            ("renamed over", |d| {
+                fs::write(d.join("new"), "a: 1").unwrap();
+                fs::rename(d.join("new"), d.join("policy.yaml")).unwrap();
+            }),
+            ("removed", |d| fs::remove_file(d.join("policy.yaml")).unwrap()),
+            ("a file more in the directory", |d| fs::write(d.join("more.yaml"), "").unwrap()),
+            ("a list that was missing", |d| fs::write(d.join("list.txt"), "x").unwrap()),
+            ("the directory swapped", |d| {
+                let other = d.with_extension("other");
+                let _ = fs::remove_dir_all(&other);
+                fs::rename(d, &other).unwrap();
+                fs::create_dir(d).unwrap();
+                fs::write(d.join("policy.yaml"), "a: 1").unwrap();
+                fs::remove_dir_all(&other).unwrap();
+            }),
+        ];
+        for (name, change) in changes {
+            let directory = directory();
+            let paths = [directory.clone(), directory.join("policy.yaml"), directory.join("list.txt")];
+            let mut watch = Watch::new(read(&paths));
+            assert!(!watch.look() && !watch.look(), "{name}: nothing has changed yet");
+            change(&directory);
+            assert!(!watch.look(), "{name}: it may be in the middle of changing");
+            assert!(watch.look(), "{name}: seen");
+            watch.was_read(read(&paths));
+            assert!(!watch.look() && !watch.look(), "{name}: seen once");
+            fs::remove_dir_all(&directory).unwrap();
+        }
+    }
+
+    /// How Kubernetes updates a mounted ConfigMap: `policy.yaml -> ..data/policy.yaml`, `..data -> ..first`.
+    #[test]
+    fn a_swapped_link_above_is_seen() {
+        let directory = directory();
+        fs::remove_file(directory.join("policy.yaml")).unwrap();
+        for (version, text) in [("..first", "a: 1"), ("..second", "a: 2")] {
+            fs::create_dir(directory.join(version)).unwrap();
+            fs::write(directory.join(version).join("policy.yaml"), text).unwrap();
+        }
+        symlink("..first", directory.join("..data")).unwrap();
+        symlink("..data/policy.yaml", directory.join("policy.yaml")).unwrap();
+        let mut watch = Watch::new(read(&[directory.join("policy.yaml")]));
+        assert!(!watch.look());
+        symlink("..second", directory.join("..tmp")).unwrap();
+        fs::rename(directory.join("..tmp"), directory.join("..data")).unwrap();
+        fs::remove_dir_all(directory.join("..first")).unwrap();
+        assert!(!watch.look());
+        assert!(watch.look());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_goes_on_changing_is_left_alone() {
+        let directory = directory();
+        let policy = directory.join("policy.yaml");
+        let mut watch = Watch::new(read(std::slice::from_ref(&policy)));
+        for text in ["a: 12", "a: 123", "a: 1234"] {
+            fs::write(&policy, text).unwrap();
+            assert!(!watch.look(), "{text}");
+        }
+        assert!(watch.look());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,173 @@
+//! Reloading the policy: one attempt at a time, asked for by a signal, by a changed file or through the admin API.
+//!
+//! What an attempt does (reading, compiling, running the cases, putting in force) is handed in. Here is who asks, who
+//! waits, and what became of the last attempt. While attempts fail the old policy stays in force.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::vocab::problem::Problem;
+
+/// So many may ask at once; who comes beyond is covered by those.
+const ASKERS: usize = 64;
+
+/// What asked for an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// SIGHUP.
+    Signal,
+    /// The policy's files have changed.
+    Files,
+    /// The admin API.
+    Api,
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Signal => "signal",
+            Self::Files => "files",
+            Self::Api => "api",
+        })
+    }
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Another policy is in force; the revision before it.
+    Loaded {
+        /// What was in force until then.
+        before: String,
+    },
+    /// The files say what is in force already.
+    Unchanged,
+    /// The policy in force stays, for these problems.
+    Refused(Vec<Problem>),
+}
+
+/// One attempt to reload.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// When it ended.
+    pub at: SystemTime,
+    /// What asked for it.
+    pub trigger: Trigger,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Asks for reloads, and knows how the last one went. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reloads {
+    ask: mpsc::Sender<Ask>,
+    last: Arc<Mutex<Option<Arc<Attempt>>>>,
+}
+
+/// The other end: makes the attempts.
+#[derive(Debug)]
+pub struct Reloader {
+    asked: mpsc::Receiver<Ask>,
+    last: Arc<Mutex<Option<Arc<Attempt>>>>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Ask {
+    trigger: Trigger,
+    answer: oneshot::Sender<Arc<Attempt>>,
+}
+
+impl Reloads {
+    /// Both ends.
+    pub fn new(clock: Clock) -> (Self, Reloader) {
+        let (ask, asked) = mpsc::channel(ASKERS);
+        let last = Arc::default();
+        (Self { ask, last: Arc::clone(&last) }, Reloader { asked, last, clock })
+    }
+
+    /// Asks for an attempt that begins from now on, and waits for it. Those who ask while one is under way share the
+    /// next. `None` if the proxy is going down.
+    pub async fn reload(&self, trigger: Trigger) -> Option<Arc<Attempt>> {
+        let (answer, answered) = oneshot::channel();
+        self.ask.send(Ask { trigger, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// The last attempt; `None` if nobody has asked for one yet.
+    pub fn last(&self) -> Option<Arc<Attempt>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Reloader {
+    /// Makes attempts for as long as somebody can ask for one.
+    pub async fn serve<F: Future<Output = Outcome>>(mut self, attempt: impl Fn(Trigger) -> F) {
+        while let Some(first) = self.asked.recv().await {
+            let mut asks = vec![first];
+            while let Ok(more) = self.asked.try_recv() {
+                asks.push(more);
+            }
+            let trigger = asks.first().map_or(Trigger::Api, |ask| ask.trigger);
+            let outcome = attempt(trigger).await;
+            let made = Arc::new(Attempt { at: self.clock.wall(), trigger, outcome });
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
+            for ask in asks {
+                // Who asked may have left.
+                let _ = ask.answer.send(Arc::clone(&made));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_shares_one_attempt_that_begins_behind_the_one_under_way() {
+        let (reloads, reloader) = Reloads::new(Clock::system());
+        let made = Arc::new(AtomicUsize::new(0));
+        let gate = Arc::new(tokio::sync::Semaphore::new(0));
+        let server = tokio::spawn({
+            let (made, gate) = (Arc::clone(&made), Arc::clone(&gate));
+            reloader.serve(move |_| {
+                let (made, gate) = (Arc::clone(&made), Arc::clone(&gate));
+                async move {
+                    made.fetch_add(1, Ordering::Relaxed);
+                    gate.acquire().await.unwrap().forget();
+                    Outcome::Unchanged
+                }
+            })
+        });
+        assert!(reloads.last().is_none());
+        let ask = |trigger| {
+            let reloads = reloads.clone();
+            tokio::spawn(async move { reloads.reload(trigger).await })
+        };
+        let first = ask(Trigger::Signal);
+        while made.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let burst: Vec<_> = (0..10).map(|_| ask(Trigger::Api)).collect();
+        while reloads.ask.capacity() > ASKERS - 10 {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(2);
+        assert_eq!(first.await.unwrap().unwrap().trigger, Trigger::Signal);
+        for asked in burst {
+            assert_eq!(asked.await.unwrap().unwrap().trigger, Trigger::Api);
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+        assert!(matches!(reloads.last().unwrap().outcome, Outcome::Unchanged));
+        drop(reloads);
+        server.await.unwrap();
+    }
+}

@@ -1,0 +1,291 @@
+//! Reloading while requests are under way: by signal, through the API and by changed files; and ending twice.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use crate::support::gate::Gate;
+
+const LONG: Duration = Duration::from_secs(20);
+const CONFIG: &str = "
+listen: 127.0.0.1:0
+admin: { listen: 127.0.0.1:0 }
+egress: { allow_loopback: true, ports: [1-65535] }
+logs: { decisions: none }
+";
+
+/// A policy that refuses `/refused` by a rule of this name, with this intent.
+fn policy(rule: &str, intent: &str) -> String {
+    format!(
+        "policy: 1\nname: {rule}\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {{ delay: 0s, \
+         concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: /refused }}, \
+         reject: {intent} }}]\n"
+    )
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+}
+
+/// A kept connection.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(to: SocketAddr) -> Self {
+        let stream = TcpStream::connect(to).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("a socket");
+        Self(BufReader::new(stream))
+    }
+
+    fn ask(&mut self, head: &str) -> Answer {
+        self.0.get_mut().write_all(head.as_bytes()).expect("it reads");
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(self.0.read_line(&mut head).expect("it answers"), 0, "closed behind {head:?}");
+        }
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        let mut answer = Answer { status, head, body: String::new() };
+        let length = answer.field("content-length").map_or(0, |l| l.parse().expect("a length"));
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("the whole body");
+        answer.body = String::from_utf8(body).expect("text");
+        answer
+    }
+
+    fn get(&mut self, url: &str) -> Answer {
+        self.ask(&format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"))
+    }
+}
+
+fn admin(gate: &Gate, line: &str) -> Answer {
+    Client::new(gate.admin)
+        .ask(&format!("{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin))
+}
+
+/// An origin that answers every request.
+fn origin() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream);
+                let mut line = String::new();
+                while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+                    if line == "\r\n" {
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                        if reader.get_mut().write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Asks again and again, for as long as a reload by signal or file may take.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
+    let gate = Gate::start(
+        &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
+        &policy("one", "deny"),
+    );
+    let mut client = Client::new(gate.proxy);
+    let mut rule = || {
+        let answer = client.get("http://127.0.0.1:9/refused");
+        (answer.status, answer.field("crawl-rule").map(str::to_owned).unwrap_or_default())
+    };
+    assert_eq!(rule(), (451, "one".into()));
+    gate.write("policy.yaml", &policy("two", "gone"));
+    gate.signal("HUP");
+    until("the new policy decides", || rule() == (410, "two".into()));
+
+    gate.write("policy.yaml", "policy: 1\nname: three\nrules: [{ id: x, forbid: { pathh: /refused } }]\n");
+    gate.signal("HUP");
+    let failed =
+        || admin(&gate, "GET /metrics").body.contains("crawlgate_policy_reloads_total{result=\"failure\"} 1");
+    until("the failure is counted", failed);
+    assert_eq!(rule(), (410, "two".into()));
+    let metrics = admin(&gate, "GET /metrics").body;
+    assert!(metrics.contains("\ncrawlgate_policy_last_reload_success 0\n"));
+    assert!(gate.said().contains("pathh"), "the log names the mistake: {}", gate.said());
+    let ready = admin(&gate, "GET /readyz");
+    assert!(ready.status == 200 && ready.body.contains("warn policy: two@"), "{}", ready.body);
+
+    gate.write("policy.yaml", &policy("two", "gone"));
+    let answer = admin(&gate, "POST /api/v1/reload");
+    assert_eq!((answer.status, &answer.json()["result"]), (200, &"unchanged".into()));
+    assert!(admin(&gate, "GET /metrics").body.contains("\ncrawlgate_policy_last_reload_success 1\n"));
+}
+
+#[test]
+fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
+    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    let case = "cases: [{ url: 'http://h.example/refused', expect: allow }]\n";
+    gate.write("policy.yaml", &(policy("two", "deny") + case));
+    let answer = admin(&gate, "POST /api/v1/reload");
+    assert_eq!(answer.status, 422, "{}", answer.body);
+    assert_eq!(answer.field("content-type"), Some("application/problem+json"));
+    let problems = answer.json()["problems"].as_array().cloned().unwrap_or_default();
+    let error = problems.iter().find(|problem| problem["severity"] == "error").expect("an error");
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(message.contains("http://h.example/refused"), "{message}");
+
+    gate.write("policy.yaml", &policy("three", "deny"));
+    let before = admin(&gate, "GET /api/v1/policy").json();
+    let answer = admin(&gate, "POST /api/v1/reload").json();
+    assert_eq!((&answer["result"], &answer["before"]), (&"loaded".into(), &before["revision"]));
+    Client::new(gate.proxy).get("http://127.0.0.1:9/refused");
+    let after = admin(&gate, "GET /api/v1/policy").json();
+    assert_eq!((&after["name"], &after["rules"][0]["id"]), (&"three".into(), &"three".into()));
+    assert_eq!((&after["rules"][0]["matched"], &after["rules"][0]["decided"]), (&1.into(), &1.into()));
+    assert_eq!(after["last_reload"]["result"], "loaded");
+}
+
+#[test]
+fn changed_files_reload_by_themselves() {
+    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    let mut client = Client::new(gate.proxy);
+    let mut rule = || client.get("http://127.0.0.1:9/refused").field("crawl-rule").map(str::to_owned);
+    let next = gate.write("next", &policy("two", "deny"));
+    std::fs::rename(&next, next.with_file_name("policy.yaml")).expect("a rename");
+    until("a renamed file is seen", || rule().as_deref() == Some("two"));
+    // A list beside it is a file of the policy too.
+    gate.write("blocked.txt", "other.example\n");
+    let listed = "policy: 1\nname: l\noptions: { disposition: allow }\n\
+                  lists: { blocked: { kind: domains, file: blocked.txt } }\n\
+                  rules: [{ id: first, forbid: { path: /refused } }, { id: listed, forbid: { in: blocked } }]\n";
+    gate.write("policy.yaml", listed);
+    until("the list's policy is seen", || rule().as_deref() == Some("first"));
+    let mut client = Client::new(gate.proxy);
+    gate.write("blocked.txt", "other.example\nh.invalid\n");
+    until("the list is seen", || client.get("http://h.invalid/").field("crawl-rule") == Some("listed"));
+}
+
+/// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
+#[test]
+fn requests_under_reloads_are_each_judged_by_one_policy() {
+    let gate = Gate::start(
+        &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
+        &policy("one", "deny"),
+    );
+    let site = origin();
+    let done = Arc::new(AtomicBool::new(false));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (proxy, done, asked) = (gate.proxy, Arc::clone(&done), Arc::clone(&asked));
+            std::thread::spawn(move || {
+                let mut client = Client::new(proxy);
+                let mut seen = [0, 0];
+                while !done.load(Ordering::Relaxed) {
+                    let page = client.get(&format!("http://{site}/page"));
+                    assert_eq!((page.status, page.body.as_str()), (200, "ok"), "{}", page.head);
+                    let refused = client.get(&format!("http://{site}/refused"));
+                    let policy =
+                        refused.field("crawl-policy").expect("a policy").split('@').next().expect("a name");
+                    let at = usize::from(policy == "two");
+                    assert_eq!(refused.status, [451, 410][at], "{}", refused.head);
+                    assert_eq!(refused.field("crawl-rule"), Some(["one", "two"][at]), "{}", refused.head);
+                    seen[at] += 1;
+                    asked.fetch_add(2, Ordering::Relaxed);
+                }
+                seen
+            })
+        })
+        .collect();
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut reloads = 0;
+    while Instant::now() < end {
+        let (rule, intent) = [("two", "gone"), ("one", "deny")][reloads % 2];
+        gate.write("policy.yaml", &policy(rule, intent));
+        assert_eq!(admin(&gate, "POST /api/v1/reload").json()["result"], "loaded");
+        reloads += 1;
+        if reloads % 10 == 5 {
+            gate.write("policy.yaml", "policy: 1\n  broken");
+            assert_eq!(admin(&gate, "POST /api/v1/reload").status, 422);
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    let seen: Vec<[usize; 2]> = clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
+    assert!(seen.iter().all(|[one, two]| *one > 0 && *two > 0), "each client met both policies: {seen:?}");
+    println!("{reloads} reloads under {} requests", asked.load(Ordering::Relaxed));
+    assert!(reloads >= 10, "{reloads} reloads only");
+}
+
+#[test]
+fn a_second_signal_cuts_the_drain_short() {
+    // An origin that never answers holds the drain up.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let config = format!("{CONFIG}timeouts: {{ drain: 10m }}\n");
+    let mut gate = Gate::start(&config, &policy("one", "deny"));
+    let mut client = TcpStream::connect(gate.proxy).expect("it listens");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    client.write_all(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("it reads");
+    let _held = silent.accept().expect("the request arrives");
+    gate.signal("TERM");
+    until("it drains", || gate.said().contains("SIGTERM"));
+    assert!(gate.is_up());
+    let begun = Instant::now();
+    gate.signal("TERM");
+    assert_eq!(gate.ended(), Some(0));
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn systemd_is_told() {
+    let directory = crate::support::folder::Folder::new();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(LONG)).expect("a socket");
+    let told = || {
+        let mut buffer = [0; 1024];
+        let length = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let mut gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
+        command.env("NOTIFY_SOCKET", &path);
+    });
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains("STATUS=policy one@"), "{ready}");
+    gate.write("policy.yaml", &policy("two", "deny"));
+    gate.signal("HUP");
+    let reloading = told();
+    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains("STATUS=policy two@"), "{ready}");
+    gate.signal("TERM");
+    assert!(told().contains("STOPPING=1"));
+    assert_eq!(gate.ended(), Some(0));
+}
