@@ -165,10 +165,10 @@ pub struct ExplainArgs {
     /// The policy; without one, the policy that `run` would use
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
-    /// The profile that answers
-    #[arg(long, value_parser = profile, default_value = "generic")]
-    pub profile: Profile,
-    /// The crawler's name
+    /// The profile that answers; without one, that of the crawler, else generic
+    #[arg(long, value_parser = profile)]
+    pub profile: Option<Profile>,
+    /// The crawler's name; without --policy, what the configuration says of it holds
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
     /// The method

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::config::load::{self, Overrides, Surroundings};
 use crate::config::policy;
 use crate::config::settings::PolicyOrigin;
+use crate::policy::source::tree::Text;
 use crate::vocab::problem::{Place, Problem, Severity};
 use crate::vocab::problems::Problems;
 use crate::yaml::{Value, parse};
@@ -76,8 +77,8 @@ struct Report {
     /// One line a checked thing.
     checked: Vec<String>,
     problems: Vec<Problem>,
-    /// The policies that were checked, so that none is checked twice.
-    policies: Vec<PolicyOrigin>,
+    /// The policies that were checked, so that none is checked twice, with the crawlers that each names.
+    policies: Vec<(PolicyOrigin, Vec<Text>)>,
 }
 
 impl Report {
@@ -100,14 +101,19 @@ impl Report {
         self.problems.extend(loaded.problems);
         self.problems
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
-        self.policy(&loaded.settings.policy.origin);
+        let origin = &loaded.settings.policy.origin;
+        self.policy(origin);
+        if loaded.file.is_some() {
+            let named = self.policies.iter().filter(|(policy, _)| policy == origin).map(|(_, named)| named);
+            let unknown = named.flat_map(|named| policy::unknown_crawlers(named, &loaded.settings.crawlers));
+            self.problems.extend(unknown);
+        }
     }
 
     fn policy(&mut self, origin: &PolicyOrigin) {
-        if self.policies.contains(origin) {
+        if self.policies.iter().any(|(policy, _)| policy == origin) {
             return;
         }
-        self.policies.push(origin.clone());
         let opened = policy::open(origin).map(|compiled| {
             let failures = policy::failing_cases(&compiled.policy, &compiled.cases);
             (compiled, failures)
@@ -122,10 +128,14 @@ impl Report {
                     PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
                 };
                 self.checked.push(format!("{place}: {name}@{revision}, {rules} rules, {cases} cases"));
+                self.policies.push((origin.clone(), compiled.crawlers));
                 self.problems.extend(compiled.problems);
                 self.problems.extend(failures);
             }
-            Err(problems) => self.problems.extend(problems),
+            Err(problems) => {
+                self.policies.push((origin.clone(), Vec::new()));
+                self.problems.extend(problems);
+            }
         }
     }
 

@@ -4,17 +4,21 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::config::load::Overrides;
 use crate::gate::trial::Trial;
+use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
 use crate::policy::explain::{OptionLine, RuleLine, RuleStatus};
 use crate::policy::options::{SetBy, Value};
+use crate::vocab::crawler::Crawler;
+use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{ExplainArgs, Format};
 use super::judged;
 use super::open;
-use super::out::{self, complain};
+use super::out::{self, complain, warn};
 use super::paint::{Paint, Tone};
 
 /// Runs the command.
@@ -23,11 +27,12 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
         Ok(facts) => facts,
         Err(mistake) => return complain(&format!("{}: {mistake}", args.url)),
     };
-    let policy = match open::policy(args.policy.as_deref()) {
-        Ok(policy) => policy,
+    let (policy, crawler) = match open(args) {
+        Ok(opened) => opened,
         Err(exit) => return exit,
     };
-    let trial = Trial::new(&policy, &facts, args.profile);
+    let profile = args.profile.or_else(|| crawler?.profile()).unwrap_or(Profile::Generic);
+    let trial = Trial::new(&policy, &facts, profile);
     let text = match args.format {
         Format::Text => in_words(&trial, &facts, Paint::for_stdout()),
         Format::Json => format!("{:#}\n", in_json(&trial, &facts)),
@@ -35,6 +40,21 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
     let refused = trial.decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused { Exit::Negative } else { Exit::Success };
     out::write(&text, exit)
+}
+
+/// The policy, and what the configuration says of the crawler, if it is the configuration that names the policy.
+fn open(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
+    let loaded = match &args.policy {
+        Some(path) => return Ok((open::policy(Some(path))?, None)),
+        None => open::settings(&Overrides::default())?,
+    };
+    let known = loaded.settings.crawlers.into_iter().map(|known| known.crawler);
+    let name = args.crawler.as_deref().unwrap_or(Crawler::ANONYMOUS);
+    let crawler = known.into_iter().find(|known| known.as_str() == name);
+    if crawler.is_none() && name != Crawler::ANONYMOUS && loaded.file.is_some() {
+        warn(&format!("the configuration knows no crawler {name}"));
+    }
+    Ok((open::compiled(&loaded.settings.policy.origin)?.policy, crawler))
 }
 
 /// The arguments as the facts of `decide`, so that both mean the same.

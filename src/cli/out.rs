@@ -38,6 +38,11 @@ pub(super) fn complain(mistake: &dyn Display) -> Exit {
     Exit::Invalid
 }
 
+/// Tells on standard error what is doubtful; the command goes on.
+pub(super) fn warn(doubt: &dyn Display) {
+    say(Tone::Doubt, "warning", doubt);
+}
+
 /// Tells problems on standard error, each with the line it is in.
 pub(super) fn tell(problems: &[Problem]) {
     let paint = Paint::for_stderr();

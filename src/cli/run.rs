@@ -37,6 +37,7 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     let (read, footprint) = policy::accept_noting(&settings.policy.origin);
     let compiled = read.map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
+    tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
     Ok((settings, Opened { policy: compiled.policy, footprint }))
 }
 

@@ -1,9 +1,12 @@
 //! From where the policy is to the policy: reads its files, compiles it, runs its cases.
 
+use crate::gate::crawlers::Registration;
 use crate::gate::trial::{Failure, run_case};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::compile::{self, Compiled};
+use crate::policy::source::tree::Text;
+use crate::vocab::crawler::Crawler;
 use crate::vocab::problem::Problem;
 
 use super::disk::PolicyFiles;
@@ -49,6 +52,21 @@ pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, 
             (compiled.and_then(with_cases), files.into_footprint())
         }
     }
+}
+
+/// A warning for each crawler that a policy names and the configuration does not: its rules never apply.
+pub fn unknown_crawlers(named: &[Text], known: &[Registration]) -> Vec<Problem> {
+    let names = || known.iter().map(|known| known.crawler.as_str()).chain([Crawler::ANONYMOUS]);
+    let unknown = named.iter().filter(|name| !names().any(|known| *known == *name.value));
+    unknown.map(|name| unknown_crawler(name, names())).collect()
+}
+
+fn unknown_crawler<'n>(name: &Text, known: impl Iterator<Item = &'n str>) -> Problem {
+    let problem = Problem::warning(&name.place, "the configuration knows no crawler of this name");
+    let problem = problem.found(&*name.value).allowed(known);
+    // They are no closed set: the configuration may get another.
+    let help = problem.help.as_ref().map(|help| help.replacen("allowed: ", "known: ", 1));
+    Problem { help, ..problem }
 }
 
 /// Each failing case as an error at its place.

@@ -6,6 +6,7 @@
 mod canonical;
 mod checks;
 mod condition;
+mod crawlers;
 mod drafts;
 mod escape;
 mod lists;
@@ -20,7 +21,7 @@ use crate::vocab::problems::Problems;
 use super::Policy;
 use super::cases::Case;
 use super::rule::StageSet;
-use super::source::tree::Source;
+use super::source::tree::{Source, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
@@ -33,6 +34,8 @@ pub struct Compiled {
     pub policy: Policy,
     /// Its cases, not yet run.
     pub cases: Vec<Case>,
+    /// The crawlers that its rules name; whether the configuration knows them is not looked at.
+    pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
     pub problems: Vec<Problem>,
 }
@@ -90,5 +93,9 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     checks::cases(&policy, &source.cases, &mut problems);
     let refused = problems.has_errors();
     let problems = problems.into_vec();
-    if refused { Err(problems) } else { Ok(Compiled { policy, cases: source.cases.clone(), problems }) }
+    if refused {
+        return Err(problems);
+    }
+    let crawlers = crawlers::named(&source.rules);
+    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems })
 }

@@ -1,4 +1,4 @@
-"""The real clients: curl, wget, Scrapy and urllib, each run against a proxy and read back as `Answer`s.
+"""The real clients: curl, wget, Scrapy, requests, undici and urllib, each run against a proxy and read back as `Answer`s.
 
 Nothing here knows what an answer should be.
 """
@@ -18,6 +18,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -99,9 +100,16 @@ def _read_curl(text: str, urls: list[bytes], folder: pathlib.Path, method: str, 
 
 
 def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path) -> list[Answer]:
-    """`wget -r` over all hosts of the domains; its WARC file has every answer as it came."""
+    """`wget -r` over all hosts of the domains."""
+    crawl = ["--recursive", "--level=inf", "--span-hosts", f"--domains={','.join(domains)}"]
+    return wget_urls(proxy, [start], folder, crawl)
+
+
+def wget_urls(proxy: str, urls: list[str], folder: pathlib.Path, more: Sequence[str] = ()) -> list[Answer]:
+    """wget's answers to these URLs; its WARC file has every answer as it came."""
     folder.mkdir(parents=True, exist_ok=True)
     options = [
+        *more,
         "--no-config",
         "-e",
         f"http_proxy={proxy}",
@@ -109,10 +117,6 @@ def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path) -> li
         "use_proxy=on",
         "-e",
         "robots=off",
-        "--recursive",
-        "--level=inf",
-        "--span-hosts",
-        f"--domains={','.join(domains)}",
         "--tries=1",
         "--timeout=60",
         "--local-encoding=UTF-8",
@@ -127,7 +131,7 @@ def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path) -> li
         "--no-warc-digests",
     ]
     # It ends with 8 when any answer was an error status, as some of the site's are.
-    subprocess.run(["wget", *options, start], env=clean_environment(LC_ALL="C.UTF-8"), timeout=600, check=False)
+    subprocess.run(["wget", *options, *urls], env=clean_environment(LC_ALL="C.UTF-8"), timeout=600, check=False)
     # wget 1.21 writes no WARC record for a 204; its log has it.
     empty = [
         answer for answer in _read_wget_log((folder / "wget.log").read_text(encoding="utf-8")) if answer.status == 204
@@ -194,6 +198,15 @@ def _dechunk(body: bytes) -> bytes:
 
 def scrapy(proxy: str, python: str, start: str, domains: list[str], folder: pathlib.Path) -> list[Answer]:
     """The spider of `spider.py`, in the Python that has Scrapy."""
+    return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}")
+
+
+def scrapy_urls(proxy: str, python: str, urls: list[str], folder: pathlib.Path) -> list[Answer]:
+    """Scrapy's answers to these URLs only."""
+    return _spider(proxy, python, urls, folder, "follow=no")
+
+
+def _spider(proxy: str, python: str, start: list[str], folder: pathlib.Path, argument: str) -> list[Answer]:
     folder.mkdir(parents=True, exist_ok=True)
     out, log = folder / "scrapy.jsonl", folder / "scrapy.log"
     command = [
@@ -203,11 +216,11 @@ def scrapy(proxy: str, python: str, start: str, domains: list[str], folder: path
         "runspider",
         str(HERE / "spider.py"),
         "-a",
-        f"start={start}",
+        f"start={' '.join(start)}",
         "-a",
         f"out={out}",
         "-a",
-        f"domains={','.join(domains)}",
+        argument,
         "-s",
         f"LOG_FILE={log}",
         "-s",
@@ -216,21 +229,42 @@ def scrapy(proxy: str, python: str, start: str, domains: list[str], folder: path
     subprocess.run(
         command, cwd=folder, env=clean_environment(http_proxy=proxy, HTTP_PROXY=proxy), timeout=600, check=True
     )
-    answers = []
-    for line in out.read_text(encoding="utf-8").splitlines():
-        item = json.loads(line)
-        answers.append(
-            Answer(
-                "Scrapy",
-                "GET",
-                item["url"],
-                item["status"],
-                item["headers"],
-                base64.b64decode(item["body"]),
-                item["error"],
-            )
+    return _read_lines("Scrapy", out.read_text(encoding="utf-8"))
+
+
+def _read_lines(client: str, text: str) -> list[Answer]:
+    """The answers of the clients that write theirs as JSON lines."""
+    items = [json.loads(line) for line in text.splitlines()]
+    return [
+        Answer(
+            client,
+            "GET",
+            item["url"],
+            item["status"],
+            item["headers"],
+            base64.b64decode(item["body"]),
+            item["error"],
         )
-    return answers
+        for item in items
+    ]
+
+
+def requests_all(proxy: str, python: str, urls: list[str]) -> list[Answer]:
+    """Python's requests, in a Python that has it; it leaves out what it would write in another way."""
+    return _asked("requests", [python, str(HERE / "requests_client.py"), proxy], urls)
+
+
+def undici_all(proxy: str, modules: pathlib.Path, urls: list[str], way: str) -> list[Answer]:
+    """Node's undici, from a folder with `node_modules`; `way` is `plain` or `tunnel`, see `undici_client.mjs`."""
+    return _asked("undici", ["node", str(HERE / "undici_client.mjs"), str(modules), proxy, way], urls)
+
+
+def _asked(client: str, command: list[str], urls: list[str]) -> list[Answer]:
+    given = "".join(f"{url}\n" for url in urls)
+    done = subprocess.run(
+        command, input=given, stdout=subprocess.PIPE, text=True, env=clean_environment(), timeout=600, check=True
+    )
+    return _read_lines(client, done.stdout)
 
 
 class _AsItComes(urllib.request.HTTPErrorProcessor):

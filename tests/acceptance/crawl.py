@@ -26,6 +26,7 @@ class Tally:
     decisions: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     requests: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lines: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    crawlers: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     ids: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, row: Row, answer: Answer) -> None:
@@ -55,11 +56,16 @@ class Crawl:
         self.tally = Tally()
 
     def judge(
-        self, name: str, answers: list[Answer], must_meet: list[str], identity: Callable[[str], str] = str
+        self,
+        name: str,
+        answers: list[Answer],
+        must_meet: list[str],
+        crawler: str,
+        identity: Callable[[str], str] = str,
     ) -> None:
         """All checks of one client.
 
-        `must_meet` are the URLs that it had to ask for; `identity` maps those that the client takes for one
+        `must_meet` are the URLs that it had to ask for; `crawler` is its name in the configuration; `identity` maps those that the client takes for one
         to the same text.
         """
         known = self._known(name, answers)
@@ -73,6 +79,7 @@ class Crawl:
         self._origin_log(name, known)
         for row, answer in known:
             self.tally.add(row, answer)
+            self.tally.crawlers[crawler] += 1
         self._counters(name)
 
     def _known(self, name: str, answers: list[Answer]) -> list[tuple[Row, Answer]]:
@@ -169,6 +176,12 @@ class Crawl:
             differences(requests, tally.requests),
             len(tally.requests),
         )
+        crawlers = by_labels(samples, "crawlgate_requests_total", ("crawler",))
+        report.check(
+            "requests_total by crawler equals the answers that each client saw",
+            differences(crawlers, tally.crawlers),
+            len(tally.crawlers),
+        )
         answers = sum(by_labels(samples, "crawlgate_upstream_responses_total", ("code_class",)).values())
         report.equal("upstream_responses_total equals the lines of the origin's log", answers, self._log_mark)
         report.check(
@@ -187,6 +200,11 @@ class Crawl:
         self._report.check(
             "the decision log has one line for each request, with verdict and rule",
             differences(found, self.tally.lines),
+            len(lines),
+        )
+        self._report.check(
+            "the decision log names each request's crawler",
+            differences(collections.Counter(line["crawler"] for line in lines), self.tally.crawlers),
             len(lines),
         )
         rules = {line.get("rule") for line in lines if line["verdict"] == "reject" and "url" in line and line["url"]}

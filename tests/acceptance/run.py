@@ -1,9 +1,10 @@
 """The acceptance run: real clients crawl a test site through crawlgate, and everything they saw is checked.
 
-    python3 tests/acceptance/run.py [--binary target/release/crawlgate] [--scrapy-python PYTHON] [--keep FOLDER]
+    python3 tests/acceptance/run.py [--binary target/release/crawlgate] [--scrapy-python PYTHON]
+                                      [--node-modules FOLDER] [--keep FOLDER]
 
-It starts the site, crawlgate and Prometheus on free loopback ports. curl, wget, Scrapy and urllib crawl; then
-their answers, the site's own log, /metrics, Prometheus and the decision log must all tell the story of
+It starts the site, crawlgate and Prometheus on free loopback ports. curl, wget, Scrapy, requests, undici and urllib crawl;
+then their answers, the site's own log, /metrics, Prometheus and the decision log must all tell the story of
 `expected.tsv`, which is written by hand. Exit code 1 if a check failed. A client that is not installed is
 skipped loudly; with CI set in the environment it is a failure.
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable
 
 import clients
 import commands
+import crawlers
 import table as tables
 from crawl import Crawl
 from origin import Origin
@@ -54,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=HERE.parents[1] / "target" / "release" / "crawlgate")
     parser.add_argument("--scrapy-python", default=sys.executable, help="a Python that has Scrapy")
+    parser.add_argument("--node-modules", type=pathlib.Path, help="a folder in which npm installed undici")
     parser.add_argument("--keep", type=pathlib.Path, help="leave logs and downloads in this new or empty folder")
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()
@@ -88,7 +91,8 @@ def _offline(report: Report, table: tables.Table, binary: pathlib.Path) -> None:
 def _online(
     report: Report, table: tables.Table, origin: Origin, arguments: argparse.Namespace, folder: pathlib.Path
 ) -> None:
-    gate = Gate(arguments.binary, POLICY, folder)
+    hashes = crawlers.hashes(arguments.binary)
+    gate = Gate(arguments.binary, POLICY, folder, {"crawlers": crawlers.registrations(hashes)})
     prometheus = None
     try:
         prometheus = _prometheus(report, gate, folder)
@@ -96,6 +100,8 @@ def _online(
         crawls.curl()
         crawls.wget()
         crawls.scrapy(arguments.scrapy_python)
+        crawls.requests(arguments.scrapy_python)
+        crawls.undici(arguments.node_modules)
         crawls.urllib()
         report.section("Counters and logs over all crawls")
         crawls.crawl.totals()
@@ -108,13 +114,14 @@ def _online(
         if prometheus:
             prometheus.stop()
         code = gate.stop()
+    crawlers.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     report.section("The end")
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
     report.check("crawlgate's standard error has no panic", [line for line in gate.lines if "panicked" in line])
 
 
 class Crawls:
-    """The four clients, one after the other."""
+    """The clients, one after the other; each but urllib says with credentials which crawler it is."""
 
     def __init__(
         self, crawl: Crawl, report: Report, table: tables.Table, origin: Origin, gate: Gate, folder: pathlib.Path
@@ -125,7 +132,7 @@ class Crawls:
         self._linked = [row.url for row in self._rows if row.linked]
         self._origin = origin
         self._start = origin.site.url(WWW, "/")
-        self._proxy = gate.proxy
+        self._gate = gate
         self._folder = folder
 
     def curl(self) -> None:
@@ -141,8 +148,8 @@ class Crawls:
 
     def _curl(self, name: str, rows: list[tables.Row], options: tuple[str, ...], method: str, connections: int) -> None:
         urls, folder = [row.sent(self._origin.port) for row in rows], self._folder / name.replace(" ", "")
-        answers = clients.curl(self._proxy, urls, folder, options, method, name)
-        self._judge(name, rows, answers)
+        answers = clients.curl(crawlers.proxy(self._gate, "curl"), urls, folder, options, method, name)
+        self._judge(name, rows, answers, "curl")
         found = sum(answer.connects for answer in answers)
         what = (
             "a connection for each answer" if connections > 1 else "all answers, refusals too, on one kept connection"
@@ -154,29 +161,56 @@ class Crawls:
         if not shutil.which("wget"):
             self._report.missing("wget crawls the site", "wget")
             return
-        if answers := self._ran("wget", lambda: clients.wget(self._proxy, self._start, DOMAINS, self._folder / "wget")):
-            self.crawl.judge("wget", answers, self._linked, clients.wget_identity)
+        proxy, folder = crawlers.proxy(self._gate, "wget"), self._folder / "wget"
+        if answers := self._ran("wget", lambda: clients.wget(proxy, self._start, DOMAINS, folder)):
+            self.crawl.judge("wget", answers, self._linked, "wget", clients.wget_identity)
 
     def scrapy(self, python: str) -> None:
         self._report.section("Scrapy")
         if subprocess.run([python, "-c", "import scrapy"], capture_output=True).returncode != 0:
             self._report.missing("Scrapy crawls the site", "Scrapy")
             return
-        folder = self._folder / "scrapy"
-        if answers := self._ran("Scrapy", lambda: clients.scrapy(self._proxy, python, self._start, DOMAINS, folder)):
-            self.crawl.judge("Scrapy", answers, self._linked)
+        proxy, folder = crawlers.proxy(self._gate, "scrapy"), self._folder / "scrapy"
+        if answers := self._ran("Scrapy", lambda: clients.scrapy(proxy, python, self._start, DOMAINS, folder)):
+            self.crawl.judge("Scrapy", answers, self._linked, "scrapy")
+
+    def requests(self, python: str) -> None:
+        self._report.section("requests")
+        if not crawlers.has_requests(python):
+            self._report.missing("requests asks for every plain URL", "requests")
+            return
+        proxy = crawlers.proxy(self._gate, "requests")
+        self._asked("requests", lambda urls: clients.requests_all(proxy, python, urls))
+
+    def undici(self, modules: pathlib.Path | None) -> None:
+        self._report.section("undici")
+        if not crawlers.has_undici(modules):
+            self._report.missing("undici asks for every plain URL", "undici")
+            return
+        proxy = crawlers.proxy(self._gate, "undici")
+        self._asked("undici", lambda urls: clients.undici_all(proxy, modules, urls, "plain"))
+
+    def _asked(self, name: str, client: Callable[[list[str]], list[clients.Answer]]) -> None:
+        """A client that asks for every plain URL, and leaves out those that it would write in another way."""
+        rows = {row.sent(self._origin.port).decode(): row for row in self._rows if row.plain}
+        answers = self._ran(name, lambda: client(list(rows)))
+        for answer in answers:
+            answer.url = rows[answer.url].url
+        met = [answer.url for answer in answers]
+        self._report.check(f"{name}: asked for most of the URLs", [] if len(met) > 200 else [f"{len(met)} URLs"])
+        self.crawl.judge(name, answers, met, name)
 
     def urllib(self) -> None:
         self._report.section("urllib")
         rows = [row for row in self._rows if row.plain]
         urls = [row.sent(self._origin.port).decode() for row in rows]
-        self._judge("urllib", rows, clients.urllib_all(self._proxy, urls))
+        self._judge("urllib", rows, clients.urllib_all(self._gate.proxy, urls), "anonymous")
 
-    def _judge(self, name: str, rows: list[tables.Row], answers: list[clients.Answer]) -> None:
+    def _judge(self, name: str, rows: list[tables.Row], answers: list[clients.Answer], crawler: str) -> None:
         """Answers to the rows themselves, in their order."""
         for row, answer in zip(rows, answers, strict=True):
             answer.url = row.url
-        self.crawl.judge(name, answers, [row.url for row in rows])
+        self.crawl.judge(name, answers, [row.url for row in rows], crawler)
 
     def _ran(self, name: str, client: Callable[[], list[clients.Answer]]) -> list[clients.Answer]:
         """A crawler that fails to start or hangs is a failed check; the others still run."""

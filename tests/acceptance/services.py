@@ -43,11 +43,13 @@ def wait_for(condition, seconds: float, pause: float = 0.1):
 class Gate:
     """A running `crawlgate run --config FILE`, on ports of the system's choice."""
 
-    def __init__(self, binary: pathlib.Path, policy: pathlib.Path, folder: pathlib.Path) -> None:
+    def __init__(
+        self, binary: pathlib.Path, policy: pathlib.Path, folder: pathlib.Path, settings: dict | None = None
+    ) -> None:
         self.decisions = folder / "decisions.jsonl"
         self.lines: list[str] = []
         config = folder / "crawlgate.yaml"
-        config.write_text(json.dumps(self._settings(policy), indent=2), encoding="utf-8")
+        config.write_text(json.dumps(self._settings(policy) | (settings or {}), indent=2), encoding="utf-8")
         self._process = subprocess.Popen(
             [binary, "run", "--config", config],
             cwd=folder,

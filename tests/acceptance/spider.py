@@ -11,7 +11,7 @@ from scrapy.http import TextResponse
 
 
 class EverythingSpider(scrapy.Spider):
-    """Arguments: `start` (URL), `domains` (comma-separated), `out` (file of JSON lines)."""
+    """Arguments: `start` (URLs), `domains` (comma-separated), `out` (file of JSON lines), `follow` (no: only those)."""
 
     name = "everything"
     custom_settings = {
@@ -30,10 +30,11 @@ class EverythingSpider(scrapy.Spider):
         "URLLENGTH_LIMIT": 8000,
     }
 
-    def __init__(self, start, domains, out, **kwargs):
+    def __init__(self, start, out, domains="", follow="yes", **kwargs):
         super().__init__(**kwargs)
-        self.start_urls = [start]
-        self.allowed_domains = domains.split(",")
+        self.start_urls = start.split(" ")
+        self.allowed_domains = domains.split(",") if domains else []
+        self._follow = follow == "yes"
         self._seen = set()
         self._out = open(out, "w", encoding="utf-8")
 
@@ -51,6 +52,8 @@ class EverythingSpider(scrapy.Spider):
             for name, values in response.headers.items()
         }
         self._record(response.url, response.status, headers, response.body, "")
+        if not self._follow:
+            return
         # A refusal has no links; if it had, following them would show up as URLs that the table does not know.
         if isinstance(response, TextResponse):
             for href in response.xpath("//a/@href | //img/@src").getall():

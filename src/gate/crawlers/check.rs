@@ -98,6 +98,7 @@ impl Checks {
     async fn check(&self, source: IpAddr, given: &Credentials, against: Against<'_>) -> Kept {
         let now = self.clock.now();
         let not_kept = |outcome| Kept { outcome, until: now };
+        // Who leaves before the outcome has paid all the same, or guessing and leaving would be free.
         let Ok(_room) = self.room.try_acquire() else { return not_kept(Outcome::Busy) };
         if self.throttle.charge(source, now) == Attempt::Refused {
             return not_kept(Outcome::Throttled);

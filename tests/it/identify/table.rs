@@ -276,6 +276,37 @@ async fn equal_credentials_at_once_are_checked_once() {
     assert_eq!(bench.guess(FAR, "too many").await, Err(Stranger::Throttled));
 }
 
+/// 130 checks wait or run at a time, however many come; who finds no room is told so, and is no wrong guess.
+#[tokio::test]
+async fn what_waits_to_be_checked_is_bounded() {
+    let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
+    let auth = Some(Auth { user: "news".into(), password: slow });
+    let bench = Bench::with(&[Registration { auth, ..registration("news", None, &[]) }], Anonymous::Deny);
+    let guess = |n: usize| {
+        let crawlers = Arc::clone(&bench.crawlers);
+        tokio::spawn(async move {
+            let caller = crawlers.caller(IpAddr::from([203, 0, 113, u8::try_from(n % 200).unwrap()]), None);
+            let mut headers = HeaderMap::new();
+            let field = HeaderValue::from_str(&basic("news", &format!("guess {n}"))).unwrap();
+            headers.insert(PROXY_AUTHORIZATION, field);
+            crawlers.recognise(&caller, &headers).await.unwrap_err()
+        })
+    };
+    let mut count = [0, 0];
+    for guess in (0..1_000).map(guess).collect::<Vec<_>>() {
+        match guess.await.unwrap() {
+            Stranger::Wrong => count[0] += 1,
+            Stranger::Busy => count[1] += 1,
+            other @ (Stranger::Nameless | Stranger::Unreadable(_) | Stranger::Throttled) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+    // A few are done before the last come.
+    assert!((130..200).contains(&count[0]), "{count:?}");
+    assert_eq!(bench.guess(HOME, "s3cret").await.as_deref(), Ok("news"));
+}
+
 #[tokio::test]
 async fn nothing_shows_a_secret() {
     let bench = Bench::new(Anonymous::Allow);

@@ -392,3 +392,34 @@ fn a_password_in_a_hash_out() {
         assert!(said.err.contains(mistake) && said.out.is_empty(), "{}", said.err);
     }
 }
+
+/// `check` and `explain` speak of names that the configuration does not know, where they read one.
+#[test]
+fn unknown_names_are_told_where_a_configuration_is_read() {
+    let folder = Folder::new();
+    folder.write("config/policy.yaml", POLICY.replace("crawler: news", "crawler: [newz, anonymous]"));
+    folder.write(
+        "config/crawlgate.yaml",
+        "crawlers: [{ name: news, sources: [10.1.0.0/16], profile: nutch }]\n",
+    );
+    let run = |arguments: &[&str]| crawlgate(folder.path(), arguments, "");
+    let warning = "policy.yaml:6:45: warning: the configuration knows no crawler of this name; found `newz`; \
+                   known: news, anonymous; did you mean `news`?";
+    for arguments in [&["check"][..], &["check", "config/policy.yaml", "config/crawlgate.yaml"]] {
+        let said = run(arguments);
+        assert!(said.code == 0 && said.err.contains(warning), "{arguments:?}: {}", said.err);
+    }
+    assert_eq!(run(&["check", "config/policy.yaml"]).err, "");
+
+    let explain = ["explain", "http://h.test/never", "--format", "json", "--crawler"];
+    let status = |more: &[&str]| {
+        let said = run(&[&explain, more].concat());
+        let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        (json["decision"]["status"].as_u64().unwrap(), said.err)
+    };
+    assert_eq!(status(&["news"]), (410, String::new()));
+    assert_eq!(status(&["news", "--profile", "generic"]), (451, String::new()));
+    let (code, said) = status(&["newz"]);
+    assert!(code == 451 && said.contains("warning: the configuration knows no crawler newz"), "{said}");
+    assert_eq!(status(&["newz", "--policy", "config/policy.yaml"]), (451, String::new()));
+}

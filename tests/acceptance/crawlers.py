@@ -1,0 +1,198 @@
+"""Crawlers by name: the credentials of each client, and a gate at which each is refused something of its own.
+
+The gate lets nobody in without credentials. Each client asks for one page that it may have, one that is refused to it
+alone, and one that is refused to another; then the same with a wrong password.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Callable
+
+import clients
+from clients import Answer, clean_environment
+from origin import Origin
+from pages import WWW
+from report import Report, differences
+from services import Gate, by_labels, wait_for
+
+# The crawler, its profile, the intent of its refusal, and the status that follows from both.
+CRAWLERS = {
+    "curl": (None, "deny", 451),
+    "wget": ("strict-http", "deny", 403),
+    "scrapy": ("scrapy", "gone", 410),
+    "requests": ("nutch", "deny", 410),
+    "undici": ("norconex", "gone", 404),
+}
+
+
+def password(name: str) -> str:
+    return f"{name}-s3cret"
+
+
+def hashes(binary: pathlib.Path) -> dict[str, str]:
+    """What `crawlgate password` makes of each password."""
+    return {
+        name: subprocess.run(
+            [binary, "password"],
+            input=password(name),
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout.strip()
+        for name in CRAWLERS
+    }
+
+
+def registrations(made: dict[str, str]) -> list[dict]:
+    """`crawlers` of the configuration, without profiles."""
+    return [{"name": name, "auth": {"user": name, "password_hash": hash_}} for name, hash_ in made.items()]
+
+
+def proxy(gate: Gate, name: str, word: str | None = None) -> str:
+    """The proxy's URL with a crawler's credentials."""
+    return f"http://{name}:{word or password(name)}@127.0.0.1:{gate.port}"
+
+
+def has_requests(python: str) -> bool:
+    return subprocess.run([python, "-c", "import requests"], capture_output=True).returncode == 0
+
+
+def has_undici(modules: pathlib.Path | None) -> bool:
+    """Whether Node loads it: undici 7 needs Node 20.18 or later."""
+    if not modules or not shutil.which("node"):
+        return False
+    return subprocess.run(["node", "-e", "require('undici')"], cwd=modules, capture_output=True).returncode == 0
+
+
+def run(
+    report: Report,
+    origin: Origin,
+    binary: pathlib.Path,
+    made: dict[str, str],
+    folder: pathlib.Path,
+    python: str,
+    modules: pathlib.Path | None,
+) -> None:
+    report.section("Crawlers by name")
+    folder = folder / "crawlers"
+    folder.mkdir()
+    (folder / "policy.yaml").write_text(json.dumps(_policy()), encoding="utf-8")
+    listed = [
+        entry | ({"profile": CRAWLERS[entry["name"]][0]} if CRAWLERS[entry["name"]][0] else {})
+        for entry in registrations(made)
+    ]
+    settings = {"crawlers": listed, "anonymous": "deny"}
+    gate = Gate(binary, folder / "policy.yaml", folder, settings)
+    try:
+        _Gated(report, origin, gate, folder).run(_clients(report, python, modules, folder))
+    finally:
+        gate.stop()
+
+
+def _policy() -> dict:
+    """Each crawler is refused the page with its name."""
+    rules = [
+        {"id": f"not-for-{name}", "forbid": {"crawler": name, "under": f"/{name}"}, "reject": intent}
+        for name, (_, intent, _) in CRAWLERS.items()
+    ]
+    return {"policy": 1, "name": "acceptance", "options": {"disposition": "allow"}, "rules": rules}
+
+
+Client = Callable[[str, list[str]], list[Answer]]
+
+
+def _clients(report: Report, python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
+    """Those that are installed; what is missing was said before."""
+    fresh = iter(range(1_000))
+
+    def place() -> pathlib.Path:
+        return folder / f"run-{next(fresh)}"
+
+    found: dict[str, Client] = {}
+    if shutil.which("curl"):
+        found["curl"] = lambda at, urls: clients.curl(at, [url.encode() for url in urls], place())
+    if shutil.which("wget"):
+        found["wget"] = lambda at, urls: clients.wget_urls(at, urls, place())
+    if subprocess.run([python, "-c", "import scrapy"], capture_output=True).returncode == 0:
+        found["scrapy"] = lambda at, urls: clients.scrapy_urls(at, python, urls, place())
+    if has_requests(python):
+        found["requests"] = lambda at, urls: clients.requests_all(at, python, urls)
+    if has_undici(modules):
+        found["undici"] = lambda at, urls: clients.undici_all(at, modules, urls, "plain")
+    return found
+
+
+class _Gated:
+    """All clients against one gate."""
+
+    def __init__(self, report: Report, origin: Origin, gate: Gate, folder: pathlib.Path) -> None:
+        self._report = report
+        self._origin = origin
+        self._gate = gate
+
+    def run(self, found: dict[str, Client]) -> None:
+        for name, client in found.items():
+            self._right(name, client)
+        for name, client in found.items():
+            self._wrong(name, client)
+        self._counted(found)
+        self._secret(found)
+
+    def _url(self, path: str) -> str:
+        return self._origin.site.url(WWW, path)
+
+    def _right(self, name: str, client: Client) -> None:
+        """A page that all may have, the one that this crawler may not, and one that another may not."""
+        other = "wget" if name == "curl" else "curl"
+        urls = [self._url(path) for path in ("/", f"/{name}", f"/{other}")]
+        answers = {answer.url: answer for answer in client(proxy(self._gate, name), urls)}
+        if problems := [f"no answer to {url}" for url in urls if url not in answers]:
+            self._report.check(f"{name}: got answers", problems)
+            return
+        page, mine, others = (answers[url] for url in urls)
+        body = self._origin.site.find(WWW, "/").body
+        problems = [] if (page.status, page.body) == (200, body) else [f"{page.status}, {page.body[:80]!r} {page.error}"]
+        self._report.check(f"{name}: with its credentials a page arrives byte for byte", problems)
+        said = (mine.status, mine.one("Crawl-Rule"))
+        self._report.equal(
+            f"{name}: what it alone is refused says so in its own status", said, (CRAWLERS[name][2], f"not-for-{name}")
+        )
+        # The site has no such page: its own 404 came through.
+        said = (others.status, others.one("Crawl-Status"), others.one("Crawl-Reason"))
+        self._report.equal(f"{name}: what another is refused it may ask for", said, (404, "REJECTED_NOTFOUND", None))
+
+    def _wrong(self, name: str, client: Client) -> None:
+        before = len(self._origin.log.entries)
+        (answer,) = client(proxy(self._gate, name, "wrong"), [self._url("/")])
+        if name == "undici":
+            # It tells its caller no more than this.
+            problems = [] if "407" in answer.error else [f"{answer.status} {answer.error}"]
+        else:
+            wanted = (407, 'Basic realm="crawlgate", charset="UTF-8"', "unauthorized", False)
+            said = (answer.status, answer.one("Proxy-Authenticate"), answer.one("Crawl-Reason"), b"s3cret" in answer.body)
+            problems = [] if said == wanted else [f"expected {wanted}, got {said} {answer.error}"]
+        arrived = self._origin.log.entries[before:]
+        problems += [f"{entry['line']} arrived" for entry in arrived]
+        self._report.check(f"{name}: a wrong password is answered with 407, and nothing is fetched", problems)
+
+    def _counted(self, found: dict[str, Client]) -> None:
+        wanted = {name: 3 for name in found} | {"anonymous": len(found)}
+
+        def now() -> dict:
+            return by_labels(self._gate.samples(), "crawlgate_requests_total", ("crawler",))
+
+        wait_for(lambda: now() == wanted, 5)
+        self._report.check("requests_total counts each under its name", differences(now(), wanted), len(wanted))
+        refused = by_labels(self._gate.samples(), "crawlgate_decisions_total", ("crawler",), reason="rule", verdict="reject")
+        self._report.check("decisions_total too", differences(refused, {name: 1 for name in found}), len(found))
+
+    def _secret(self, found: dict[str, Client]) -> None:
+        said = "\n".join(self._gate.lines) + self._gate.decisions.read_text() + self._gate.metrics_text().decode()
+        shown = [word for name in found for word in (password(name), "argon2") if word in said]
+        self._report.check("neither log nor metrics show a password or a hash", shown, len(found))
