@@ -59,6 +59,7 @@ pub(in crate::metrics) struct Families {
     bytes: ByteCounters,
     connections: IntGauge,
     inflight: IntGauge,
+    hold: Hold,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
     head_rejections: Places,
     foreign_bytes: Box<[IntCounter]>,
@@ -67,11 +68,21 @@ pub(in crate::metrics) struct Families {
     policy: PolicyFamilies,
 }
 
+/// What is counted of the hold.
+struct Hold {
+    seconds: Histogram,
+    held: IntGauge,
+    tracked: IntGauge,
+    backing_off: IntGauge,
+    leases: IntGauge,
+}
+
 struct CrawlerSeries {
     crawler: Crawler,
     decisions: Places,
     requests: Places,
     repeats: IntCounter,
+    held_disconnects: IntCounter,
 }
 
 struct ByteCounters {
@@ -130,6 +141,32 @@ impl Metrics {
         let counters = &self.0.addresses_refused;
         let known = counters.iter().find(|(name, _)| *name == range);
         bump(known.or(counters.last()).map(|(_, counter)| counter));
+    }
+
+    /// A request begins to wait for its turn.
+    pub fn hold_begins(&self) {
+        self.0.hold.held.inc();
+    }
+
+    /// It does not wait any more.
+    pub fn hold_ends(&self) {
+        self.0.hold.held.dec();
+    }
+
+    /// Its client has left meanwhile.
+    pub fn left_while_held(&self, crawler: &Crawler) {
+        let place = self.crawler(crawler.as_str());
+        bump(self.0.crawler(place).map(|series| &series.held_disconnects));
+    }
+
+    /// What the store remembers: hosts, those of them that rest, slots that are taken.
+    pub fn hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
+        let hold = &self.0.hold;
+        for (gauge, count) in
+            [(&hold.tracked, tracked), (&hold.backing_off, backing_off), (&hold.leases, leases)]
+        {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Counts a panic; for whoever catches it.
@@ -195,6 +232,7 @@ impl Families {
             bytes: ByteCounters::register(new)?,
             connections: new.gauge(&names::CONNECTIONS)?,
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
+            hold: Hold::register(new)?,
             addresses_refused: addresses_refused(new, ranges)?,
             head_rejections: head_rejections(new)?,
             foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
@@ -213,12 +251,14 @@ fn crawler_series(new: &Registrar<'_>, crawlers: &[Crawler]) -> Result<Box<[Craw
     let decisions = new.counters(&names::DECISIONS)?;
     let requests = new.counters(&names::REQUESTS)?;
     let repeats = new.counters(&names::REPEAT_REJECTIONS)?;
+    let left = new.counters(&names::HELD_DISCONNECTS)?;
     let all = [Crawler::anonymous()].into_iter().chain(crawlers.iter().cloned());
     let series = all.map(|crawler| {
         Ok(CrawlerSeries {
             decisions: Places::new(&decisions, labels::DECISION_SLOTS),
             requests: Places::new(&requests, labels::REQUEST_SLOTS),
             repeats: repeats.get_metric_with_label_values(&[crawler.as_str()])?,
+            held_disconnects: left.get_metric_with_label_values(&[crawler.as_str()])?,
             crawler,
         })
     });
@@ -279,6 +319,18 @@ impl CrawlerSeries {
         self.requests.at(labels::request_slot(method, code, source), || {
             let (method, code) = labels::request_labels(method, code);
             [self.crawler.as_str(), method, code, source.as_str()]
+        })
+    }
+}
+
+impl Hold {
+    fn register(new: &Registrar<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            seconds: new.histogram(&names::HOLD)?,
+            held: new.gauge(&names::HELD_REQUESTS)?,
+            tracked: new.gauge(&names::HOSTS_TRACKED)?,
+            backing_off: new.gauge(&names::HOSTS_BACKING_OFF)?,
+            leases: new.gauge(&names::LEASES)?,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! processes share can stand behind the same verbs. Nobody waits in here: who is told to wait asks again.
 
 pub mod embedded;
+pub mod shards;
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ pub struct Census {
 impl Store {
     /// A store in this process, empty.
     pub fn embedded() -> Self {
-        Self::Embedded(Embedded::new())
+        Self::Embedded(Embedded::default())
     }
 
     /// Asks for a grant. The embedded store answers without waiting.

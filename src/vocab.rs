@@ -5,6 +5,7 @@
 pub mod address;
 pub mod crawler;
 pub mod disposition;
+pub mod domain;
 pub mod intent;
 pub mod media_type;
 pub mod nearest;

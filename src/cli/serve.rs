@@ -18,6 +18,7 @@ use crate::admin::health::{Check, CheckState, Readiness};
 use crate::clock::Clock;
 use crate::config::settings::{self, LogTarget, OnFull, Settings};
 use crate::gate::crawlers::Crawlers;
+use crate::gate::hold::{Hold, HoldLimits};
 use crate::gate::reload::{Outcome, Reloads, Trigger};
 use crate::gate::snapshot::InForce;
 use crate::metrics::Metrics;
@@ -35,6 +36,7 @@ use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
+use crate::store::Store;
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
@@ -43,7 +45,7 @@ use super::systemd;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// How often idle connections to origins are looked over.
+/// How often idle connections to origins, and hosts, are looked over.
 const SWEEP: Duration = Duration::from_secs(2);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
@@ -202,8 +204,15 @@ fn exchange(
     let crawlers = crawlers.map_err(StartError::Other)?;
     // One process may run several proxies in a test; each decision id begins with the instance, and so does Via.
     let instance = recorder.instance();
+    let hold = HoldLimits {
+        of_one: count(limits.queue_per_host),
+        of_all: count(limits.queue),
+        longest: limits.max_hold,
+    };
+    let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
     Ok(Exchange {
         in_force,
+        hold: Arc::new(hold),
         vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
         upstream: Upstream::new(upstream_limits(settings), clock),
         via: ViaName::new(&instance),
@@ -324,13 +333,17 @@ async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
     outcome
 }
 
-/// Closes connections to origins that have been idle for too long.
+/// Closes connections to origins that have been idle for too long, and forgets hosts that have been. When the drain
+/// begins, those who wait for a host's turn are sent away.
 async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
     let mut turn = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
-            () = drain.begun() => return,
-            _ = turn.tick() => exchange.upstream.pool().sweep(clock.now()),
+            () = drain.begun() => return exchange.hold.close(),
+            _ = turn.tick() => {
+                exchange.upstream.pool().sweep(clock.now());
+                exchange.hold.sweep();
+            }
         }
     }
 }

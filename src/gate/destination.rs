@@ -22,6 +22,9 @@ pub trait Destinations {
 pub trait Addresses {
     /// Keeps the addresses for which the function says yes. Says whether any is left.
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining;
+
+    /// The address that is dialled first.
+    fn first(&self) -> Option<IpAddr>;
 }
 
 /// Whether any address is left.

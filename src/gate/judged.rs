@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER};
 use http::{Method, request};
@@ -20,6 +21,7 @@ use super::snapshot::Snapshot;
 use crate::metrics::record::Keep;
 use crate::vocab::stage::Stage;
 
+const CRAWL_MAX_WAIT: HeaderName = HeaderName::from_static("crawl-max-wait");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// How many links from a seed the crawler found the URL.
 const CRAWL_DEPTH: HeaderName = HeaderName::from_static("crawl-depth");
@@ -33,6 +35,8 @@ pub struct Asked {
     pub crawler: Crawler,
     /// The method.
     pub method: Method,
+    /// `Crawl-Max-Wait`: the longest that the client wants to wait for its turn.
+    pub max_wait: Option<Duration>,
     referer: Option<HeaderValue>,
     dest: Option<Dest>,
     depth: Option<u64>,
@@ -48,6 +52,7 @@ impl Asked {
             target,
             crawler,
             method: parts.method.clone(),
+            max_wait: parts.headers.get(CRAWL_MAX_WAIT).and_then(seconds),
             referer: parts.headers.get(REFERER).cloned(),
             dest: dest.map(Dest::from_sec_fetch),
             depth: depth.and_then(|v| v.to_str().ok()?.trim().parse().ok()),
@@ -65,6 +70,12 @@ impl Asked {
             ..Facts::of_url(&self.target)
         }
     }
+}
+
+/// A time in seconds, perhaps with a fraction; what is no time is not there.
+fn seconds(value: &HeaderValue) -> Option<Duration> {
+    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// A request and the decision that stands so far.

@@ -2,13 +2,15 @@
 
 use crate::vocab::target::UrlTarget;
 
+use super::hold::Slot;
+
 /// Proof that a request passed every stage, and where it may go: nothing else names an upstream.
 ///
 /// Only the gate makes one, and sending consumes it, so that one judgement sends one request:
 ///
 /// ```compile_fail
 /// let target = crawlgate::vocab::target::UrlTarget::parse("http://example.com/").unwrap();
-/// let permit = crawlgate::gate::permit::Permit { target, vetted: () };
+/// let permit = crawlgate::gate::permit::Permit { target, vetted: (), slot: panic!() };
 /// ```
 ///
 /// ```compile_fail
@@ -22,15 +24,19 @@ use crate::vocab::target::UrlTarget;
 pub struct Permit<V> {
     target: UrlTarget,
     vetted: V,
+    slot: Slot,
 }
 
 impl<V> Permit<V> {
-    pub(in crate::gate) fn new(target: UrlTarget, vetted: V) -> Self {
-        Self { target, vetted }
+    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot) -> Self {
+        Self { target, vetted, slot }
     }
 
-    /// Gives up the permit for the target to ask and the addresses to dial.
-    pub fn redeem(self) -> (UrlTarget, V) {
-        (self.target, self.vetted)
+    /// Gives up the permit for the target to ask, the addresses to dial, and the host's slot, which must be kept to
+    /// the origin's last byte. A permit that is dropped instead returns its slot unused.
+    pub fn redeem(self) -> (UrlTarget, V, Slot) {
+        let mut slot = self.slot;
+        slot.begin();
+        (self.target, self.vetted, slot)
     }
 }

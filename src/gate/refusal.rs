@@ -1,6 +1,7 @@
 //! A refusal: everything that an answer, a record and a metric need to say why.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::metrics::record::Keep;
 use crate::policy::Policy;
@@ -35,6 +36,8 @@ pub struct Refusal {
     pub code: Option<u16>,
     /// The status of the origin's answer, where there was one.
     pub received_status: Option<u16>,
+    /// When to come back, in whole seconds, where that is known.
+    pub retry_after: Option<Duration>,
     /// The form of the answer.
     pub form: Form,
     /// The rule that is counted as the cause.
@@ -65,6 +68,7 @@ impl Refusal {
             error: None,
             code: None,
             received_status: None,
+            retry_after: None,
             form: Form::Problem,
             cause: None,
             keep: Keep::Full,

@@ -1,13 +1,16 @@
 //! From a request to a permit: the stages before the origin, in their order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::destination::Destinations;
+use super::hold::{Arrival, Slot};
 use super::judged::{Asked, Judged};
 use super::permit::Permit;
 use super::refusal::{Form, Refusal};
-use super::snapshot::Snapshot;
-use super::stage::{destination, scope};
+use super::snapshot::{InForce, Snapshot};
+pub use super::stage::pace::Waits;
+use super::stage::{destination, pace, scope};
 
 /// What becomes of a request before any byte of it is sent.
 #[derive(Debug)]
@@ -24,30 +27,54 @@ pub enum Outcome<V> {
 pub struct Passage<V, C> {
     /// What becomes of it.
     pub outcome: Outcome<V>,
-    /// Its judgement so far.
+    /// Its judgement so far; under a newer policy than it began with if that came into force while it was held.
     pub judged: Judged<C>,
+    /// For how long it was held, if it had to wait.
+    pub held: Option<Duration>,
+}
+
+/// What the stages ask.
+pub struct Way<'a, D, C> {
+    /// Addresses for names.
+    pub destinations: &'a D,
+    /// The policy that is in force once a hold is over.
+    pub in_force: &'a InForce<C>,
+    /// Where requests wait for their turn.
+    pub waits: Waits<'a>,
 }
 
 /// Takes a request through the stages before the origin.
 ///
-/// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name.
+/// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
+/// its host. If the policy has changed while the request was held, it is judged again.
 pub async fn request<D: Destinations, C>(
     asked: Asked,
     snapshot: Arc<Snapshot<C>>,
-    destinations: &D,
+    way: &Way<'_, D, C>,
 ) -> Passage<D::Vetted, C> {
-    let mut judged = scope::judge(asked, snapshot);
-    let outcome = match stages(&mut judged, destinations).await {
-        Ok(vetted) => Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted)),
-        Err(refusal) => Outcome::Answer(refusal),
-    };
-    Passage { outcome, judged }
+    let (mut judged, mut arrival) = (scope::judge(asked, snapshot), None);
+    loop {
+        let outcome = match stages(&mut judged, way, &mut arrival).await {
+            Ok((vetted, slot)) => {
+                if let Some(newer) = arrival.and_then(|_| newer(&judged, way.in_force)) {
+                    // Its slot goes back unused; its place in the queue it keeps.
+                    drop(slot);
+                    judged = scope::judge(judged.asked, newer);
+                    continue;
+                }
+                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot))
+            }
+            Err(refusal) => Outcome::Answer(refusal),
+        };
+        return Passage { outcome, judged, held: arrival.map(|arrival| way.waits.hold.since(arrival)) };
+    }
 }
 
 async fn stages<D: Destinations, C>(
     judged: &mut Judged<C>,
-    destinations: &D,
-) -> Result<D::Vetted, Box<Refusal>> {
+    way: &Way<'_, D, C>,
+    arrival: &mut Option<Arrival>,
+) -> Result<(D::Vetted, Slot), Box<Refusal>> {
     if let Err(refusal) = judged.verdict() {
         match scope::robots_txt(judged) {
             scope::RobotsTxt::NotAsked => return Err(refusal),
@@ -57,8 +84,15 @@ async fn stages<D: Destinations, C>(
             scope::RobotsTxt::Exempt => judged.exempt(),
         }
     }
-    let vetted = destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
+    let vetted = way.destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
     destination::judge(judged, &mut vetted)?;
-    Ok(vetted)
+    let slot = pace::hold(judged, &vetted, None, &way.waits, arrival).await?;
+    Ok((vetted, slot))
+}
+
+/// The policy in force, if it is another one than the request was judged under.
+fn newer<C>(judged: &Judged<C>, in_force: &InForce<C>) -> Option<Arc<Snapshot<C>>> {
+    let now = in_force.load();
+    (now.policy.revision() != judged.policy().revision()).then_some(now)
 }

@@ -3,4 +3,5 @@
 pub(super) mod content;
 pub(super) mod destination;
 pub mod identify;
+pub(super) mod pace;
 pub(super) mod scope;

@@ -141,6 +141,7 @@ impl Record {
             (&families.dns_duration, times.dns),
             (&families.connect_duration, times.connect),
             (&families.upstream_ttfb, times.ttfb),
+            (&families.hold.seconds, times.held),
         ] {
             if let Some(seconds) = time.seconds() {
                 histogram.observe(seconds);

@@ -154,6 +154,9 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
         Reason::Unauthorized | Reason::Overloaded => &[Stage::Identify],
+        Reason::RateLimited | Reason::QueueFull | Reason::HostBackoff | Reason::ShuttingDown => {
+            &[Stage::Pace]
+        }
     }
 }
 

@@ -135,6 +135,36 @@ pub const CONNECTIONS: Family = gauge("crawlgate_connections", &[], "Open client
 /// Requests under way.
 pub const INFLIGHT_REQUESTS: Family =
     gauge("crawlgate_inflight_requests", &[], "Requests whose answer is not complete.");
+/// Waits for politeness.
+pub const HOLD: Family = seconds(
+    "crawlgate_hold_seconds",
+    &[],
+    "Time for which a request was held until its host's turn came, if it had to wait.",
+);
+/// Requests that wait.
+pub const HELD_REQUESTS: Family =
+    gauge("crawlgate_held_requests", &[], "Requests that wait for their host's turn.");
+/// Clients that did not wait.
+pub const HELD_DISCONNECTS: Family = counter(
+    "crawlgate_held_disconnects_total",
+    &["crawler"],
+    "Clients that left while their request was held.",
+);
+/// Hosts that are remembered.
+pub const HOSTS_TRACKED: Family = gauge(
+    "crawlgate_hosts_tracked",
+    &[],
+    "Hosts, addresses and domains whose pace is remembered; counted every few seconds.",
+);
+/// Hosts that rest.
+pub const HOSTS_BACKING_OFF: Family = gauge(
+    "crawlgate_hosts_backing_off",
+    &[],
+    "Those of them that have asked for rest by 429 or 503; counted every few seconds.",
+);
+/// Slots that are taken.
+pub const LEASES: Family =
+    gauge("crawlgate_leases", &[], "Slots of hosts that requests hold; counted every few seconds.");
 /// Addresses that must not be dialled.
 pub const ADDRESSES_REFUSED: Family = counter(
     "crawlgate_addresses_refused_total",
@@ -213,6 +243,12 @@ pub const ALL: &[Family] = &[
     BYTES,
     CONNECTIONS,
     INFLIGHT_REQUESTS,
+    HOLD,
+    HELD_REQUESTS,
+    HELD_DISCONNECTS,
+    HOSTS_TRACKED,
+    HOSTS_BACKING_OFF,
+    LEASES,
     ADDRESSES_REFUSED,
     POLICY_INFO,
     POLICY_LAST_RELOAD_SUCCESS,
@@ -241,7 +277,9 @@ mod tests {
             assert!(family.name.starts_with("crawlgate_") && !family.help.is_empty(), "{}", family.name);
             assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
             assert_eq!(
-                family.name.ends_with("_duration_seconds") || family.name.ends_with("_ttfb_seconds"),
+                ["_duration_seconds", "_ttfb_seconds", "_hold_seconds"]
+                    .iter()
+                    .any(|e| family.name.ends_with(e)),
                 matches!(family.kind, Kind::Histogram(_)),
                 "{}",
                 family.name

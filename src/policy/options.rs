@@ -4,6 +4,7 @@
 //! (`disposition`, `politeness.delay`, `meta.team` …). A rule assigns values to slots; while a request is judged
 //! only the rule that last assigned each slot is kept, which is also what explain shows.
 
+pub mod politeness;
 pub mod schema;
 mod value;
 

@@ -64,7 +64,7 @@ impl Backoff {
     /// The jitter keeps several proxies from coming back at once.
     fn rest(&self, draw: f32) -> Duration {
         let doubled = FIRST * (1 << u32::from(self.strikes.clamp(1, 8) - 1));
-        doubled.min(LONGEST).mul_f32(1.0 + 0.25 * draw.max(0.0).min(1.0))
+        doubled.min(LONGEST).mul_f32(1.0 + 0.25 * draw.clamp(0.0, 1.0))
     }
 }
 

@@ -60,7 +60,7 @@ impl Jitter {
     }
 
     fn stretch(self, delay: Duration, draw: f32) -> Duration {
-        let factor = self.from + (self.to - self.from) * draw.max(0.0).min(1.0);
+        let factor = self.from + (self.to - self.from) * draw.clamp(0.0, 1.0);
         if factor <= 1.0 {
             return delay;
         }

@@ -1,5 +1,7 @@
 //! The answers that the proxy makes itself: status, reason headers and body (decisions.md section 3).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
@@ -30,11 +32,13 @@ pub const CRAWL_RETRY: HeaderName = HeaderName::from_static("crawl-retry");
 pub const CRAWL_CODE: HeaderName = HeaderName::from_static("crawl-code");
 /// `Crawl-Error`: whether an origin's error is permanent (CloudView's table).
 pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
+/// `Crawl-Held`: for how many seconds a request was held for politeness.
+pub const CRAWL_HELD: HeaderName = HeaderName::from_static("crawl-held");
 /// `Proxy-Status` (RFC 9209).
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// Seconds after which a client that was refused for want of room may ask again.
-const RETRY_SECONDS: u16 = 5;
+const RETRY_SECONDS: u64 = 5;
 
 /// The parts of a request that shape how it is refused.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +165,8 @@ pub fn refuse(
     reason_headers(headers, refusal, in_force, decision);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later) {
-        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+        let seconds = refusal.retry_after.map_or(RETRY_SECONDS, |time| time.as_secs());
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         headers.insert(PROXY_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
@@ -175,6 +180,11 @@ pub fn refuse(
         *response.body_mut() = body;
     }
     Some(response)
+}
+
+/// `Crawl-Held: 1.250`, so that a crawler that adapts to latency can take the wait away from it.
+pub fn tell_held(headers: &mut HeaderMap, held: Duration) {
+    insert(headers, CRAWL_HELD, &format!("{:.3}", held.as_secs_f64()));
 }
 
 /// RFC 7617: one realm, and passwords in UTF-8.

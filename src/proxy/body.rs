@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::gate::hold::Slot;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -158,6 +159,8 @@ pub struct Download {
     left: u64,
     /// Whether the connection may carry another answer.
     after: After,
+    /// The host's slot, given back with the last byte.
+    slot: Option<Slot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,12 +178,21 @@ pub struct Home {
     pub clock: Clock,
 }
 
+/// How long an answer's body may take.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyTimes {
+    /// The longest time between two of its parts.
+    pub idle: Duration,
+    /// The longest for all of them.
+    pub whole: Duration,
+}
+
 impl Download {
-    /// The body of an answer that came on this connection. `idle` is the longest time between two of its parts,
-    /// `whole` the longest for all of them.
-    pub fn new(incoming: Incoming, link: Box<Link>, home: Home, idle: Duration, whole: Duration) -> Self {
-        let (idle, whole) = (LazyTimer::new(idle), LazyTimer::new(whole));
-        Self { incoming, link: Some(link), home, idle, whole, left: u64::MAX, after: After::Reuse }
+    /// The body of an answer that came on this connection.
+    pub fn new(incoming: Incoming, link: Box<Link>, slot: Slot, home: Home, times: BodyTimes) -> Self {
+        let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.whole));
+        let (link, slot) = (Some(link), Some(slot));
+        Self { incoming, link, home, idle, whole, left: u64::MAX, after: After::Reuse, slot }
     }
 
     /// Breaks off once more than this many bytes have come.
@@ -249,11 +261,13 @@ impl Download {
 
     fn close(&mut self, error: BodyError) -> BodyError {
         self.link = None;
+        self.slot = None;
         error
     }
 
     /// The connection may need one more turn to see that the message is over.
     fn give_back(&mut self) {
+        self.slot = None;
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         if self.after == After::Close {

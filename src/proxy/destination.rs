@@ -53,6 +53,10 @@ impl Addresses for Vetted {
         self.0.retain(|address| keep(address.ip()));
         if self.0.is_empty() { Remaining::None } else { Remaining::Some }
     }
+
+    fn first(&self) -> Option<IpAddr> {
+        self.0.first().map(SocketAddr::ip)
+    }
 }
 
 /// Resolves and vets.

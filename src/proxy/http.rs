@@ -13,9 +13,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, reques
 use hyper::body::{Body as _, Incoming};
 
 use crate::gate::crawlers::{Caller, Crawlers};
+use crate::gate::hold::Hold;
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::{Form, Refusal};
-use crate::gate::request::{Outcome, Passage};
+use crate::gate::request::{Outcome, Passage, Waits, Way};
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::gate::stage::identify::identify;
 use crate::gate::{request as gate_request, response as gate_response};
@@ -46,6 +47,8 @@ pub type PolicyInForce = Snapshot<Arc<PolicyMetrics>>;
 pub struct Exchange {
     /// The policy.
     pub in_force: Arc<InForce<Arc<PolicyMetrics>>>,
+    /// Where requests wait for their host's turn.
+    pub hold: Arc<Hold>,
     /// Names, and which addresses may be dialled.
     pub vetting: Vetting,
     /// Origins.
@@ -111,10 +114,10 @@ impl Exchange {
     /// [`Hangup`], if this crawler is refused by closing its connection.
     pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
-        let snapshot = self.in_force.load();
+        let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let passed = self.pass(request, caller, &mut asker, &snapshot, &mut record);
+        let passed = self.pass(request, caller, &mut asker, &mut snapshot, &mut record);
         let made = match unwinding(passed).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
@@ -133,13 +136,13 @@ impl Exchange {
         }
     }
 
-    /// The whole way of a request: each step may refuse it.
+    /// The whole way of a request: each step may refuse it. The snapshot becomes the one that judged it last.
     async fn pass(
         &self,
         request: Request<Incoming>,
         caller: &Caller,
         asker: &mut Asker,
-        snapshot: &Arc<PolicyInForce>,
+        snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
         let (parts, body) = request.into_parts();
@@ -157,11 +160,18 @@ impl Exchange {
         };
         record.target(&target);
         let asked = Asked::new(target, who.crawler, &parts);
-        let Passage { outcome, mut judged } =
-            gate_request::request(asked, Arc::clone(snapshot), &self.vetting).await;
+        let profile = || asker.manner(self.profile).profile;
+        let waits = Waits { hold: &self.hold, profile: &profile };
+        let way = Way { destinations: &self.vetting, in_force: &self.in_force, waits };
+        let Passage { outcome, mut judged, held } =
+            gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
         let decided = record.clock().now();
-        record.decided_at(decided);
+        record.decided_at(held.and_then(|held| decided.checked_sub(held)).unwrap_or(decided));
+        if let Some(held) = held {
+            record.held(held);
+            *snapshot = Arc::clone(&judged.snapshot);
+        }
         let permit = match outcome {
             Outcome::Forward(permit) => permit,
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
@@ -170,7 +180,11 @@ impl Exchange {
         record.enter(Stage::Upstream);
         let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from);
         let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
-        self.judge_answer(answer, asker, &mut judged, record).map(Made::Passed)
+        let (mut head, body) = self.judge_answer(answer, asker, &mut judged, record)?;
+        if let Some(held) = held {
+            answer::tell_held(&mut head.headers, held);
+        }
+        Ok(Made::Passed((head, body)))
     }
 
     fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {

@@ -16,12 +16,13 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use crate::clock::Clock;
+use crate::gate::hold::Slot;
 use crate::gate::permit::Permit;
 use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::body::{BodyError, Download, Home, Upload, UploadWatch, Uploaded};
+use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Uploaded};
 use super::destination::Vetted;
 use super::dial::{DialError, DialLimits, dial};
 use super::head::timer::LazyTimer;
@@ -131,7 +132,7 @@ impl Upstream {
         mut call: Call,
         now: Instant,
     ) -> Result<Answered, UpstreamError> {
-        let (target, vetted) = permit.redeem();
+        let (target, vetted, slot) = permit.redeem();
         let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
         let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
@@ -139,8 +140,8 @@ impl Upstream {
         let mut request = call.into_request(uri);
         if let Some(reused) = self.pool.take(authority, &vetted, now) {
             let spare = spare(&request, reused.idle_for);
-            match self.exchange(reused.link, request, now).await {
-                Ok(answered) => return Ok(answered),
+            match self.exchange(reused.link, request, &slot, now).await {
+                Ok((response, link)) => return Ok(self.answered(response, link, slot)),
                 Err(Failed { error, unsent }) => {
                     match unsent.or_else(|| spare.filter(|_| error.may_repeat())) {
                         Some(again) => request = again,
@@ -151,8 +152,10 @@ impl Upstream {
         }
         let link = self.connect(&vetted, authority).await?;
         let connected = self.clock.now();
-        let answered = self.exchange(link, request, connected).await.map_err(|failed| failed.error)?;
-        Ok(Answered { connect: Some(connected.saturating_duration_since(now)), ..answered })
+        let exchanged = self.exchange(link, request, &slot, connected).await;
+        let (response, link) = exchanged.map_err(|failed| failed.error)?;
+        let connect = Some(connected.saturating_duration_since(now));
+        Ok(Answered { connect, ..self.answered(response, link, slot) })
     }
 
     async fn connect(&self, vetted: &Vetted, authority: &str) -> Result<Box<Link>, UpstreamError> {
@@ -173,18 +176,24 @@ impl Upstream {
         &self,
         mut link: Box<Link>,
         request: Request<Upload>,
+        slot: &Slot,
         began: Instant,
-    ) -> Result<Answered, Failed> {
+    ) -> Result<(Response<Incoming>, Box<Link>), Failed> {
         let watch = request.body().watch();
         let mut since = began;
         let mut answer = pin!(link.sender.try_send_request(request));
         let (driver, timer) = (&mut link.driver, &mut link.answer);
+        let mut head = Head::Unsent;
         let answered = poll_fn(|cx| {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(Some(answer));
             }
             // Its end shows in the answer, which is polled again behind it.
             let _ = std::pin::Pin::new(&mut *driver).poll(cx);
+            // The connection writes a head in the same turn in which it takes it.
+            if std::mem::replace(&mut head, Head::Sent) == Head::Unsent {
+                slot.sent();
+            }
             match answer.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
                 Poll::Pending => {
@@ -198,22 +207,24 @@ impl Upstream {
                 }
             }
         });
-        let response = match answered.await {
-            Some(Ok(response)) => response,
+        match answered.await {
+            Some(Ok(response)) => Ok((response, link)),
             Some(Err(mut failed)) => {
                 let unsent = failed.take_message();
-                return Err(Failed { error: failed.into_error().into(), unsent });
+                Err(Failed { error: failed.into_error().into(), unsent })
             }
-            None => return Err(Failed { error: UpstreamError::Timeout, unsent: None }),
-        };
-        let address = link.address;
-        let response = response.map(|incoming| self.download(incoming, link));
-        Ok(Answered { response, connect: None, address })
+            None => Err(Failed { error: UpstreamError::Timeout, unsent: None }),
+        }
     }
 
-    fn download(&self, incoming: Incoming, link: Box<Link>) -> Box<Download> {
+    /// The answer's head is here: the slot learns from it, and goes with the body.
+    fn answered(&self, response: Response<Incoming>, link: Box<Link>, mut slot: Slot) -> Answered {
+        slot.answered(response.status(), response.headers());
+        let address = link.address;
         let home = Home { pool: Arc::clone(&self.pool), clock: self.clock.clone() };
-        Box::new(Download::new(incoming, link, home, self.limits.body_idle, self.limits.body))
+        let times = BodyTimes { idle: self.limits.body_idle, whole: self.limits.body };
+        let response = response.map(|body| Box::new(Download::new(body, link, slot, home, times)));
+        Answered { response, connect: None, address }
     }
 }
 
@@ -243,6 +254,13 @@ fn spare(request: &Request<Upload>, idle_for: Duration) -> Option<Request<Upload
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
     Some(copy)
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    Unsent,
+    Sent,
 }
 
 /// A failed exchange, with the request if none of it was written.

@@ -5,25 +5,20 @@
 
 mod host;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::politeness::lane::LeaseId;
 use crate::politeness::pace::{Class, Pace, Turn};
 
+use super::shards::{Shard, Shards, shrink};
 use super::{Census, Key, Outcome};
 use host::Host;
 
-/// Many more than there are threads that could meet in one.
-const SHARDS: usize = 64;
-
-type Hosts = HashMap<Box<str>, Arc<Host>>;
-
 /// The table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Embedded {
-    shards: Box<[Mutex<Hosts>]>,
+    hosts: Shards<Arc<Host>>,
 }
 
 /// A grant: to be given up to the store that made it. One that is dropped instead lasts until it expires.
@@ -36,13 +31,8 @@ pub struct Lease {
 }
 
 impl Embedded {
-    /// An empty table.
-    pub fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
-    }
-
     /// Asks for a grant.
-    pub fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
+    pub(super) fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
         let host = self.host(key.name);
         match host.ask(key.class, pace, now) {
             Turn::Go(id) => Turn::Go(Lease { host, class: key.class, id }),
@@ -50,41 +40,41 @@ impl Embedded {
         }
     }
 
-    /// Forgets hosts that nothing is remembered of, and counts the rest.
-    pub fn sweep(&self, now: Instant) -> Census {
+    /// Forgets hosts of which nothing is remembered, and counts the rest.
+    pub(super) fn sweep(&self, now: Instant) -> Census {
         let mut census = Census::default();
-        for shard in &self.shards {
-            let mut hosts = lock(shard);
+        for mut hosts in self.hosts.each() {
             // A host that somebody else holds is about to be asked, or has a lease.
             hosts.retain(|_, host| Arc::strong_count(host) > 1 || !host.is_idle(now));
-            if hosts.len() < hosts.capacity() / 8 {
-                let room = 2 * hosts.len();
-                hosts.shrink_to(room);
-            }
+            shrink(&mut hosts);
             count(&hosts, &mut census, now);
         }
         census
     }
 
     fn host(&self, name: &str) -> Arc<Host> {
-        let Some(shard) = self.shards.get(spread(name)) else { return Arc::new(Host::new()) };
-        let mut hosts = lock(shard);
+        let mut hosts = self.hosts.of(name);
         if let Some(host) = hosts.get(name) {
             return Arc::clone(host);
         }
-        let host = Arc::new(Host::new());
-        hosts.insert(name.into(), Arc::clone(&host));
+        let name: Arc<str> = name.into();
+        let host = Arc::new(Host::new(Arc::clone(&name)));
+        hosts.insert(name, Arc::clone(&host));
         host
     }
 }
 
-impl Default for Embedded {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Lease {
+    /// What it is for.
+    pub fn key(&self) -> Key<'_> {
+        Key { name: self.host.name(), class: self.class }
+    }
+
+    /// The name of what it is for, to be kept when the lease is given up.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(self.host.name())
+    }
+
     pub(super) fn renew(&self, now: Instant) {
         self.host.sent(self.class, self.id, now);
     }
@@ -99,26 +89,9 @@ impl Lease {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a sum does not depend on the order")]
-fn count(hosts: &Hosts, census: &mut Census, now: Instant) {
+fn count(hosts: &Shard<Arc<Host>>, census: &mut Census, now: Instant) {
     census.hosts += hosts.len();
     for host in hosts.values() {
         host.count(census, now);
     }
-}
-
-/// The shard of a name. The map within has a hash that clients cannot guess; here a poor spread costs only waiting.
-fn spread(name: &str) -> usize {
-    let mut sum = 0_u64;
-    for chunk in name.as_bytes().chunks(8) {
-        let mut word = [0; 8];
-        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
-        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
-    }
-    // The shards are a power of two, so a mask would do; the compiler knows.
-    usize::try_from(sum % SHARDS as u64).unwrap_or(0)
-}
-
-/// What is written under a lock is whole whenever anything could panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

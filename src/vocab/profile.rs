@@ -2,6 +2,8 @@
 //!
 //! Crawlers react to one status in contradictory ways, so the numbers stand here, in one table, and nowhere else.
 
+use std::time::Duration;
+
 use super::intent::Intent;
 
 /// A family of crawlers that understands refusals in the same way.
@@ -106,6 +108,19 @@ impl Profile {
     /// Whether a refusal has no body: Heritrix would archive the text as the page.
     pub fn bodiless(self) -> bool {
         self == Self::Heritrix
+    }
+
+    /// For how long a request of such a crawler is held, where no rule says: its own time-out must not end first.
+    pub fn max_hold(self) -> Duration {
+        let seconds = match self {
+            Self::Scrapy => 60,
+            Self::Browsertrix => 25,
+            Self::Generic | Self::StrictHttp | Self::Warcprox => 20,
+            Self::Crawlee | Self::Norconex => 15,
+            Self::Heritrix => 10,
+            Self::Nutch | Self::StormCrawler => 5,
+        };
+        Duration::from_secs(seconds)
     }
 
     fn row(self) -> Row {

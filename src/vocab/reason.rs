@@ -20,6 +20,12 @@ pub enum Reason {
     AmbiguousUrl,
     /// The response is larger than the option `max_body`.
     BodyTooLarge,
+    /// The host's pace leaves no room within the time that the request may wait.
+    RateLimited,
+    /// Too many requests wait.
+    QueueFull,
+    /// The origin has asked for rest.
+    HostBackoff,
     /// Every address of the host is in a range that must not be dialled.
     IpProhibited,
     /// The port is not one of `egress.ports`.
@@ -56,6 +62,8 @@ pub enum Reason {
     Unauthorized,
     /// A connection limit of the proxy.
     Overloaded,
+    /// The proxy goes down, and the request would have had to wait.
+    ShuttingDown,
 }
 
 /// What a crawler may hope for; the value of `Crawl-Retry`.
@@ -112,13 +120,16 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
         Self::TooDeep,
         Self::AmbiguousUrl,
         Self::BodyTooLarge,
+        Self::RateLimited,
+        Self::QueueFull,
+        Self::HostBackoff,
         Self::IpProhibited,
         Self::PortDenied,
         Self::MethodDenied,
@@ -137,6 +148,7 @@ impl Reason {
         Self::InternalError,
         Self::Unauthorized,
         Self::Overloaded,
+        Self::ShuttingDown,
     ];
 
     /// The reason's place in [`Self::ALL`], for tables indexed by reason.
@@ -191,6 +203,18 @@ impl Reason {
                 retry: Retry::Never,
                 title: "Response larger than the policy admits",
                 ..FILTER
+            },
+            Self::RateLimited => {
+                &Row { name: "rate_limited", title: "Host asked as often as is polite", ..POLITENESS }
+            }
+            Self::QueueFull => {
+                &Row { name: "queue_full", title: "Too many requests wait for their turn", ..POLITENESS }
+            }
+            Self::HostBackoff => &Row {
+                name: "host_backoff",
+                error: "destination_unavailable",
+                title: "Host has asked for rest",
+                ..POLITENESS
             },
             Self::IpProhibited => &Row {
                 name: "ip_prohibited",
@@ -290,6 +314,7 @@ impl Reason {
                 ..CLIENT
             },
             Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
+            Self::ShuttingDown => &Row { name: "shutting_down", title: "Proxy about to stop", ..UNAVAILABLE },
         }
     }
 }
@@ -303,6 +328,13 @@ const FILTER: Row = Row {
     retry: Retry::PolicyChange,
     code: None,
     title: "",
+};
+const POLITENESS: Row = Row {
+    crawl_status: "REJECTED_POLITENESS",
+    status: StatusSource::Profile(Intent::Later),
+    error: "http_request_error",
+    retry: Retry::After,
+    ..FILTER
 };
 const REQUEST: Row = Row { crawl_status: "REJECTED_REQUEST", status: StatusSource::Fixed(403), ..FILTER };
 const CLIENT: Row = Row {

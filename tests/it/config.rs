@@ -317,8 +317,8 @@ const BROKEN: [(&str, &str); 44] = [
         "c.yaml:1:24: error: a whole number from 1 to 10000000 is needed here; found `0`",
     ),
     (
-        "limits: { max_hold: 5s }",
-        "c.yaml:1:21: error: `limits.max_hold` is not in this version; found `5s`; leave it at `60s`",
+        "logs: { format: squid }",
+        "c.yaml:1:17: error: `logs.format` is not in this version; found `squid`; leave it at `json`",
     ),
     ("timeouts: { head: 0s }", "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`"),
     (

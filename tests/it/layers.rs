@@ -17,7 +17,7 @@ const MAY_NAME: [(&str, &[&str]); 13] = [
     ("proxy", &["vocab", "clock", "gate", "metrics"]),
     ("admin", &["vocab", "policy", "gate", "metrics"]),
     ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
-    ("cli", &["vocab", "clock", "yaml", "policy", "metrics", "gate", "proxy", "admin", "config"]),
+    ("cli", &["vocab", "clock", "yaml", "policy", "store", "metrics", "gate", "proxy", "admin", "config"]),
     ("main", &["cli"]),
 ];
 

@@ -22,6 +22,7 @@ mod identify;
 mod layers;
 mod log;
 mod metrics;
+mod pace;
 mod property;
 mod reload;
 mod store;

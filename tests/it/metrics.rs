@@ -20,6 +20,8 @@ use http::{HeaderValue, Method};
 
 /// The names of operations.md that are exported so far.
 const NAMES: &str = "
+    crawlgate_hold_seconds crawlgate_held_requests crawlgate_held_disconnects_total crawlgate_hosts_tracked
+    crawlgate_hosts_backing_off crawlgate_leases
     crawlgate_decisions_total crawlgate_rule_matched_total crawlgate_rule_decided_total crawlgate_requests_total
     crawlgate_request_duration_seconds crawlgate_decision_duration_seconds crawlgate_upstream_ttfb_seconds
     crawlgate_dns_duration_seconds crawlgate_connect_duration_seconds crawlgate_upstream_responses_total

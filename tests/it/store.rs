@@ -227,22 +227,23 @@ fn many_threads_at_one_host_never_have_more_than_its_slots() {
     for store in stores() {
         let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
         let pace = Pace { delay: Duration::ZERO, concurrency: 3, ..POLITE };
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let mut went = 0;
-                    while went < 2_000 {
-                        let Turn::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
-                            std::thread::yield_now();
-                            continue;
-                        };
-                        assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
-                        went += 1;
-                        under_way.fetch_sub(1, Ordering::SeqCst);
-                        store.release(lease, Outcome::Answered, clock.now());
-                    }
-                });
+        let crowd = || {
+            let mut went = 0;
+            while went < 2_000 {
+                let Turn::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
+                went += 1;
+                under_way.fetch_sub(1, Ordering::SeqCst);
+                store.release(lease, Outcome::Answered, clock.now());
             }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| {
+                scope.spawn(crowd);
+            });
         });
         assert_eq!(store.sweep(clock.now()).leases, 0);
     }

@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 19] = [
+const LATER: [(&str, &str, &str); 16] = [
     ("", "tls", TLS),
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
@@ -29,9 +29,6 @@ const LATER: [(&str, &str, &str); 19] = [
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
     ("egress", "parents", "{}"),
-    ("limits", "queue_per_host", "1000"),
-    ("limits", "queue", "10000"),
-    ("limits", "max_hold", "60s"),
     ("limits", "tunnels_per_host", "32"),
     ("timeouts", "tls", "10s"),
     ("timeouts", "tunnel_idle", "5m"),

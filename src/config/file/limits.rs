@@ -33,6 +33,9 @@ pub(super) fn read_limits(limits: &mut Limits, mut map: MapReader<'_>, problems:
     set(&mut limits.origin_head, map.take("origin_head").and_then(|n| size(n, HEAD, p)));
     set(&mut limits.origin_fields, map.take("origin_fields").and_then(|n| count(n, FIELDS, p)));
     set(&mut limits.request_body, map.take("request_body").and_then(|n| size(n, BODY, p)));
+    set(&mut limits.queue_per_host, map.take("queue_per_host").and_then(|n| count(n, COUNT, p)));
+    set(&mut limits.queue, map.take("queue").and_then(|n| count(n, COUNT, p)));
+    set(&mut limits.max_hold, map.take("max_hold").and_then(|n| wait(n, p)));
     set(&mut limits.idle_pool, map.take("idle_pool").and_then(|n| count(n, COUNT_OR_NONE, p)));
     set(&mut limits.idle_per_host, map.take("idle_per_host").and_then(|n| count(n, COUNT_OR_NONE, p)));
     later::check(&mut map, "limits", p);

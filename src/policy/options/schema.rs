@@ -31,6 +31,28 @@ pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
 
+/// The place of an option that has no place of its own above, found while this is compiled.
+pub(super) const fn slot(path: &str) -> Slot {
+    let mut at = 0;
+    while at < SPECS.len() {
+        #[allow(clippy::indexing_slicing, reason = "within its bounds, and known when this is compiled")]
+        let spec = &SPECS[at];
+        if equal(spec.path.as_bytes(), path.as_bytes()) {
+            return Slot(at as u16);
+        }
+        at += 1;
+    }
+    panic!("there is no such option")
+}
+
+const fn equal(a: &[u8], b: &[u8]) -> bool {
+    match (a.split_first(), b.split_first()) {
+        (Some((x, a)), Some((y, b))) => *x == *y && equal(a, b),
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
 /// The open map: its keys are the writer's own.
 pub const META: &str = "meta";
 

@@ -1,19 +1,21 @@
 //! What is kept of one host, address or domain: a lane for each class, and what the origin has asked for.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::politeness::backoff::Backoff;
 use crate::politeness::lane::{Lane, LeaseId, Use};
 use crate::politeness::pace::{Class, Pace, Turn, Wait, Why};
+use crate::store::shards::lock;
 use crate::store::{Census, Outcome};
-
-use super::lock;
 
 /// One entry of the table.
 #[derive(Debug)]
-pub(super) struct Host(Mutex<State>);
+pub(super) struct Host {
+    name: Arc<str>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -24,14 +26,18 @@ struct State {
 }
 
 impl Host {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(name: Arc<str>) -> Self {
         let chance = RandomState::new().hash_one(0) | 1;
         let (navigations, embeds, backoff) = (Lane::default(), Lane::default(), Backoff::default());
-        Self(Mutex::new(State { navigations, embeds, backoff, chance }))
+        Self { name, state: Mutex::new(State { navigations, embeds, backoff, chance }) }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     pub(super) fn ask(&self, class: Class, pace: &Pace, now: Instant) -> Turn<LeaseId> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(time) = state.backoff.left(now) {
             return Turn::Wait(Wait { time, why: Why::Backoff });
         }
@@ -42,13 +48,13 @@ impl Host {
     }
 
     pub(super) fn sent(&self, class: Class, id: LeaseId, now: Instant) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let draw = state.draw();
         state.lane(class).sent(id, draw, now);
     }
 
     pub(super) fn release(&self, class: Class, id: LeaseId, outcome: Outcome, now: Instant) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let used = match outcome {
             Outcome::Unused => Use::Unused,
             Outcome::Failed | Outcome::Answered => Use::Used,
@@ -60,18 +66,18 @@ impl Host {
     }
 
     pub(super) fn complained(&self, told: Option<Duration>, now: Instant) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let draw = state.draw();
         state.backoff.complained(told, draw, now);
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         state.navigations.is_idle(now) && state.embeds.is_idle(now) && state.backoff.is_idle(now)
     }
 
     pub(super) fn count(&self, census: &mut Census, now: Instant) {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         census.leases += state.navigations.leases(now) + state.embeds.leases(now);
         census.resting += usize::from(state.backoff.left(now).is_some());
     }

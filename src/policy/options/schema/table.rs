@@ -43,20 +43,20 @@ pub const SPECS: &[Spec] = &[
     ),
     row("robots.crawl_delay_cap", Shape::Duration, Default::Seconds(300), Until(Destination), NotYet),
     row("robots.usage", Shape::Names, Default::Empty, Until(Response), NotYetExcept(Counted::Items)),
-    pace("politeness.key", Shape::Word(&["host", "address", "registrable_domain"]), Default::Word("host")),
-    pace("politeness.delay", Shape::Duration, Default::Seconds(1)),
-    pace("politeness.rate", Shape::RateOrNone, Default::None),
-    pace("politeness.burst", Shape::AtLeast(1), Default::Integer(1)),
-    pace("politeness.concurrency", Shape::AtLeast(1), Default::Integer(2)),
-    pace("politeness.max_hold", Shape::DurationOrNone, Default::None),
-    pace("politeness.overflow", Shape::Word(&["hold", "refuse"]), Default::Word("hold")),
-    pace("politeness.jitter", Shape::FactorsOrNone, Default::Factors(1.0, 1.5)),
+    paced("politeness.key", Shape::Word(&["host", "address", "registrable_domain"]), Default::Word("host")),
+    paced("politeness.delay", Shape::Duration, Default::Seconds(1)),
+    paced("politeness.rate", Shape::RateOrNone, Default::None),
+    paced("politeness.burst", Shape::AtLeast(1), Default::Integer(1)),
+    paced("politeness.concurrency", Shape::AtLeast(1), Default::Integer(2)),
+    paced("politeness.max_hold", Shape::DurationOrNone, Default::None),
+    paced("politeness.overflow", Shape::Word(&["hold", "refuse"]), Default::Word("hold")),
+    paced("politeness.jitter", Shape::FactorsOrNone, Default::Factors(1.0, 1.5)),
     pace("politeness.adaptive.factor", Shape::DecimalOrNone(0.0, 1000.0), Default::None),
     pace("politeness.adaptive.min", Shape::DurationOrNone, Default::None),
     pace("politeness.adaptive.max", Shape::DurationOrNone, Default::None),
     pace("politeness.order", Shape::Word(&["weighted", "strict"]), Default::Word("weighted")),
-    pace("politeness.embeds.delay", Shape::Duration, Default::Seconds(0)),
-    pace("politeness.embeds.concurrency", Shape::AtLeast(1), Default::Integer(20)),
+    paced("politeness.embeds.delay", Shape::Duration, Default::Seconds(0)),
+    paced("politeness.embeds.concurrency", Shape::AtLeast(1), Default::Integer(20)),
     pace("politeness.per_address.delay", Shape::DurationOrNone, Default::None),
     pace("politeness.per_address.concurrency", Shape::CountOrNone, Default::None),
     pace("politeness.bytes_per_second", Shape::SizeOrNone, Default::None),
@@ -116,7 +116,12 @@ const fn counted(path: &'static str, shape: Shape) -> Spec {
     row(path, shape, Default::None, Until(Destination), NotYetExcept(Counted::AllButDefault))
 }
 
-/// A key of the map `politeness`.
+/// A key of the map `politeness` that works.
+const fn paced(path: &'static str, shape: Shape, default: Default) -> Spec {
+    row(path, shape, default, Until(Destination), Works)
+}
+
+/// A key of the map `politeness` that does nothing yet.
 const fn pace(path: &'static str, shape: Shape, default: Default) -> Spec {
     row(path, shape, default, Until(Destination), NotYet)
 }

@@ -1,0 +1,76 @@
+//! A table by name that many threads share: cut into shards, each with a lock of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Many more than there are threads that could meet in one.
+const SHARDS: usize = 64;
+
+/// One shard.
+pub type Shard<V> = HashMap<Arc<str>, V>;
+
+/// The table.
+#[derive(Debug)]
+pub struct Shards<V>(Box<[Mutex<Shard<V>>; SHARDS]>);
+
+impl<V> Shards<V> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self(Box::new([(); SHARDS].map(|()| Mutex::default())))
+    }
+
+    /// The shard in which a name is, locked.
+    pub fn of(&self, name: &str) -> MutexGuard<'_, Shard<V>> {
+        let [first, ..] = &*self.0;
+        lock(self.0.get(place(name)).unwrap_or(first))
+    }
+
+    /// Every shard, locked one after the other.
+    pub fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<V>>> {
+        self.0.iter().map(lock)
+    }
+}
+
+impl<V> Default for Shards<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Gives memory back once a shard has become much smaller than it was.
+pub fn shrink<V>(shard: &mut Shard<V>) {
+    let len = shard.len();
+    if len < shard.capacity() / 8 {
+        shard.shrink_to(2 * len);
+    }
+}
+
+/// What is written under these locks is whole whenever anything could panic.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The map within a shard has a hash that clients cannot guess; here a poor spread costs only waiting.
+fn place(name: &str) -> usize {
+    let mut sum = 0_u64;
+    for chunk in name.as_bytes().chunks(8) {
+        let mut word = [0; 8];
+        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    }
+    usize::try_from(sum % SHARDS as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_alike_are_spread() {
+        let mut filled = [0; SHARDS];
+        for host in 0..6_400 {
+            filled[place(&format!("www{host}.example.com"))] += 1;
+        }
+        assert!(filled.iter().all(|count| (50..200).contains(count)), "{filled:?}");
+    }
+}

@@ -1,0 +1,334 @@
+//! The gate's stages up to the permit, without a socket: who waits, who goes, who is sent away.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crawlgate::clock::Clock;
+use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
+use crawlgate::gate::judged::Asked;
+use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
+use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::metrics::Metrics;
+use crawlgate::policy::compile;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::store::Store;
+use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::vocab::profile::Profile;
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::target::UrlTarget;
+use http::StatusCode;
+use tokio::task::JoinHandle;
+
+const SOON: Duration = Duration::from_millis(150);
+
+/// Every host is at the same address.
+struct Anywhere;
+
+struct Here;
+
+impl Addresses for Here {
+    fn retain(&mut self, _keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+        Remaining::Some
+    }
+
+    fn first(&self) -> Option<IpAddr> {
+        Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+}
+
+impl Destinations for Anywhere {
+    type Vetted = Here;
+
+    async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
+        Ok(Here)
+    }
+}
+
+/// A gate under a policy.
+#[derive(Clone)]
+struct Bench {
+    in_force: Arc<InForce<()>>,
+    hold: Arc<Hold>,
+    metrics: Metrics,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+enum Came {
+    /// It went, having waited for this long.
+    Went(Slot, Option<Duration>),
+    /// It was refused for this reason, to come back after this time, by this policy.
+    Refused(Reason, Option<Duration>, String),
+}
+
+impl Bench {
+    fn new(politeness: &str) -> Self {
+        Self::with_limits(politeness, 100)
+    }
+
+    fn with_limits(politeness: &str, of_one: usize) -> Self {
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let limits = HoldLimits { of_one, of_all: 1_000, longest: Duration::from_secs(2) };
+        let hold = Arc::new(Hold::new(Store::embedded(), limits, Clock::system(), metrics.clone()));
+        Self { in_force: Arc::new(InForce::new(snapshot(politeness, ""))), hold, metrics }
+    }
+
+    async fn ask(&self, url: &str, fields: &[(&str, &str)]) -> Came {
+        self.ask_as(Crawler::anonymous(), url, fields).await
+    }
+
+    async fn ask_as(&self, crawler: Crawler, url: &str, fields: &[(&str, &str)]) -> Came {
+        let mut head = http::Request::builder().uri(url);
+        for (name, value) in fields {
+            head = head.header(*name, *value);
+        }
+        let (parts, ()) = head.body(()).unwrap().into_parts();
+        let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
+        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
+        let way = Way { destinations: &Anywhere, in_force: &self.in_force, waits };
+        let Passage { outcome, judged, held } = request(asked, self.in_force.load(), &way).await;
+        match outcome {
+            Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
+            Outcome::Answer(refusal) => {
+                Came::Refused(refusal.reason, refusal.retry_after, judged.policy().revision().to_owned())
+            }
+        }
+    }
+
+    /// One that goes, is sent, and ends at once.
+    async fn pass(&self, url: &str) {
+        let (slot, _) = self.ask(url, &[]).await.went();
+        slot.sent();
+    }
+
+    fn start(&self, url: &str) -> JoinHandle<Came> {
+        let (bench, url) = (self.clone(), url.to_owned());
+        tokio::spawn(async move { bench.ask(&url, &[]).await })
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        self.hold.sweep();
+        let text = self.metrics.render();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
+    }
+
+    async fn until_held(&self, count: f64) {
+        let began = Instant::now();
+        while self.gauge("crawlgate_held_requests") != count {
+            assert!(began.elapsed() < Duration::from_secs(5), "{count} are to be held");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Came {
+    fn went(self) -> (Slot, Option<Duration>) {
+        match self {
+            Self::Went(slot, held) => (slot, held),
+            Self::Refused(..) => panic!("{self:?}"),
+        }
+    }
+
+    fn refused(self) -> (Reason, Option<u64>, String) {
+        match self {
+            Self::Went(..) => panic!("{self:?}"),
+            Self::Refused(reason, after, revision) => (reason, after.map(|time| time.as_secs()), revision),
+        }
+    }
+}
+
+fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
+    let text = format!(
+        "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
+    );
+    let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
+    Snapshot { policy: compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, counters: () }
+}
+
+#[tokio::test]
+async fn the_second_waits_for_the_delay_and_is_told_so() {
+    let bench = Bench::new("{ delay: 200ms, jitter: none }");
+    let began = Instant::now();
+    bench.pass("http://a.test/1").await;
+    let (_slot, held) = bench.ask("http://a.test/2", &[]).await.went();
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert!(held.unwrap() >= Duration::from_millis(199), "{held:?}");
+    let (_slot, held) = bench.ask("http://b.test/", &[]).await.went();
+    assert_eq!(held, None);
+}
+
+#[tokio::test]
+async fn keys_are_hosts_addresses_or_domains() {
+    for (key, first, second, one) in [
+        ("host", "http://a.test/", "http://a.test:81/", true),
+        ("host", "http://a.example.com/", "http://b.example.com/", false),
+        ("registrable_domain", "http://a.example.com/", "http://b.example.com/", true),
+        ("registrable_domain", "http://a.github.io/", "http://b.github.io/", false),
+        ("address", "http://a.test/", "http://b.test/", true),
+    ] {
+        let bench = Bench::new(&format!("{{ key: {key}, delay: 10s, max_hold: 0s }}"));
+        bench.pass(first).await;
+        let waits = matches!(bench.ask(second, &[]).await, Came::Refused(Reason::RateLimited, ..));
+        assert_eq!(waits, one, "{key}: {first} {second}");
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_page_has_limits_of_its_own() {
+    let bench = Bench::new("{ delay: 10s, max_hold: 0s, embeds: { concurrency: 2 } }");
+    bench.pass("http://a.test/").await;
+    let embed = [("sec-fetch-dest", "image")];
+    let _slots = [
+        bench.ask("http://a.test/1.png", &embed).await.went(),
+        bench.ask("http://a.test/2.png", &embed).await.went(),
+    ];
+    assert_eq!(bench.ask("http://a.test/3.png", &embed).await.refused().0, Reason::RateLimited);
+}
+
+#[tokio::test]
+async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
+    let may_wait = || Crawler::anonymous().with_hints([May::Wait]);
+    for (max_hold, asked, crawler, waits_ms) in [
+        ("100ms", None, Crawler::anonymous(), 100),
+        ("100ms", Some("5"), Crawler::anonymous(), 100),
+        ("10s", Some("0.1"), Crawler::anonymous(), 100),
+        ("100ms", Some("0.3"), may_wait(), 300),
+        ("100ms", Some("soon"), may_wait(), 100),
+        ("10s", Some("0"), may_wait(), 0),
+    ] {
+        let bench = Bench::new(&format!("{{ delay: 1m, jitter: none, max_hold: {max_hold} }}"));
+        bench.pass("http://a.test/").await;
+        let fields: Vec<_> = asked.map(|wait| ("crawl-max-wait", wait)).into_iter().collect();
+        let began = Instant::now();
+        let (reason, after, _) = bench.ask_as(crawler, "http://a.test/2", &fields).await.refused();
+        let waited = u64::try_from(began.elapsed().as_millis()).unwrap();
+        assert!((waits_ms..waits_ms + 150).contains(&waited), "{max_hold} {asked:?}: {waited} ms");
+        assert_eq!((reason, after), (Reason::RateLimited, Some(60)));
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_wait_or_finds_no_place_is_sent_away_at_once() {
+    let bench = Bench::new("{ delay: 1m, overflow: refuse }");
+    bench.pass("http://a.test/").await;
+    assert_eq!(bench.ask("http://a.test/2", &[]).await.refused().0, Reason::RateLimited);
+
+    let bench = Bench::with_limits("{ delay: 1m, jitter: none }", 2);
+    bench.pass("http://a.test/").await;
+    let waiting = [bench.start("http://a.test/2"), bench.start("http://a.test/3")];
+    bench.until_held(2.0).await;
+    let (reason, after, _) = bench.ask("http://a.test/4", &[]).await.refused();
+    assert_eq!((reason, after), (Reason::QueueFull, Some(180)));
+    waiting.iter().for_each(JoinHandle::abort);
+    bench.until_held(0.0).await;
+    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 2.0);
+    assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+}
+
+#[tokio::test]
+async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
+    let bench = Bench::new("{ delay: 0s, concurrency: 1 }");
+    let (first, _) = bench.ask("http://a.test/0", &[]).await.went();
+    let mut waiting = vec![];
+    for number in 1..=5_u32 {
+        waiting.push(bench.start(&format!("http://a.test/{number}")));
+        bench.until_held(f64::from(number)).await;
+    }
+    // The head, one in the middle and the last.
+    for place in [4, 2, 0] {
+        waiting.remove(place).abort();
+    }
+    bench.until_held(2.0).await;
+    drop(first);
+    let (second, _) = waiting.remove(0).await.unwrap().went();
+    assert!(tokio::time::timeout(SOON, &mut waiting[0]).await.is_err());
+    drop(second);
+    drop(waiting.remove(0).await.unwrap().went());
+    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
+}
+
+#[tokio::test]
+async fn a_policy_that_changes_during_a_hold_judges_again() {
+    let politeness = "{ delay: 300ms, jitter: none }";
+    for (politeness_then, rule, reason) in [
+        (politeness, "{ id: no, forbid: { path: /2 } }", Some(Reason::Rule)),
+        (politeness, "{ id: yes, when: { path: /2 }, then: allow }", None),
+        ("{ delay: 1m, max_hold: 400ms }", "", Some(Reason::RateLimited)),
+    ] {
+        let bench = Bench::new(politeness);
+        bench.pass("http://a.test/1").await;
+        let waiting = bench.start("http://a.test/2");
+        bench.until_held(1.0).await;
+        bench.in_force.replace(snapshot(politeness_then, rule));
+        let newer = bench.in_force.load().policy.revision().to_owned();
+        match (waiting.await.unwrap(), reason) {
+            (Came::Went(..), None) => {}
+            (Came::Refused(found, _, revision), Some(reason)) => {
+                assert_eq!((found, revision), (reason, newer), "{rule}");
+            }
+            (came, _) => panic!("{rule}: {came:?}"),
+        }
+        assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
+    }
+}
+
+#[tokio::test]
+async fn who_waits_when_the_proxy_goes_down_is_sent_away_at_once() {
+    let bench = Bench::new("{ delay: 1m }");
+    bench.pass("http://a.test/").await;
+    let waiting = [bench.start("http://a.test/2"), bench.start("http://a.test/3")];
+    bench.until_held(2.0).await;
+    bench.hold.close();
+    for waits in waiting {
+        let came = tokio::time::timeout(SOON, waits).await.unwrap();
+        assert_eq!(came.unwrap().refused().0, Reason::ShuttingDown);
+    }
+    assert_eq!(bench.ask("http://a.test/4", &[]).await.refused().0, Reason::ShuttingDown);
+    bench.pass("http://b.test/").await;
+}
+
+#[tokio::test]
+async fn an_origin_that_asks_for_rest_gets_it() {
+    let bench = Bench::new("{ delay: 0s, max_hold: 0s }");
+    for (field, after) in [(Some("120"), 120), (None, 7), (Some("soon"), 7)] {
+        let host = field.unwrap_or("none");
+        let (mut slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
+        let fields = field.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
+        slot.answered(StatusCode::SERVICE_UNAVAILABLE, &fields.into_iter().collect());
+        drop(slot);
+        let (reason, told, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.refused();
+        assert_eq!(reason, Reason::HostBackoff);
+        assert!((after - 2..=after).contains(&told.unwrap()), "{field:?}: {told:?}");
+    }
+    assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 3.0);
+}
+
+/// Four threads, many hosts, many that leave: everybody ends, and nothing is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn in_a_crowd_everybody_ends() {
+    let bench = Bench::with_limits("{ delay: 1ms, jitter: 1.0..2.0, concurrency: 2 }", 1_000);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut crowd = vec![];
+    for number in 0..600 {
+        let (bench, host, stays) = (bench.clone(), number % 5, rng.u64(0..12));
+        let leaves = rng.u8(..) < 100;
+        crowd.push(tokio::spawn(async move {
+            let one = async {
+                let (slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
+                slot.sent();
+                tokio::time::sleep(Duration::from_millis(stays % 4)).await;
+            };
+            let patience = if leaves { Duration::from_millis(stays * 5) } else { Duration::from_secs(15) };
+            tokio::time::timeout(patience, one).await.is_ok() || leaves
+        }));
+    }
+    for one in crowd {
+        assert!(one.await.unwrap(), "one has waited for ever");
+    }
+    for gauge in ["crawlgate_held_requests", "crawlgate_leases"] {
+        assert_eq!(bench.gauge(gauge), 0.0, "{gauge}");
+    }
+}
