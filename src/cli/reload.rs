@@ -1,12 +1,13 @@
 //! Reads the policy again while the proxy runs, and puts it in force if nothing is wrong with it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, PolicySettings};
+use crate::config::settings::{PolicyOrigin, PolicySettings, Settings};
 use crate::config::watch::{Footprint, Watch};
+use crate::gate::crawlers::Registration;
 use crate::gate::reload::{Outcome, Reloads, Trigger};
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::metrics::Metrics;
@@ -47,14 +48,18 @@ pub(super) struct Reloading {
     in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     metrics: Metrics,
     clock: Clock,
+    /// Who is known, for rules that speak of others.
+    crawlers: Vec<Registration>,
+    /// Locked while the disk is asked, so only apart from the threads that serve.
     watch: Mutex<Watch>,
 }
 
 impl Reloading {
     /// Puts the first policy in force.
-    pub(super) fn new(settings: PolicySettings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(settings: &Settings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
         let in_force = Arc::new(InForce::new(snapshot(opened.policy, &metrics, &clock)));
-        Self { settings, in_force, metrics, clock, watch: Mutex::new(Watch::new(opened.footprint)) }
+        let (crawlers, watch) = (settings.crawlers.clone(), Mutex::new(Watch::new(opened.footprint)));
+        Self { settings: settings.policy.clone(), in_force, metrics, clock, crawlers, watch }
     }
 
     /// The policy in force.
@@ -69,21 +74,30 @@ impl Reloading {
     }
 
     /// One attempt. Reading and compiling are done apart from the threads that serve.
-    pub(super) async fn attempt(&self, trigger: Trigger) -> Outcome {
-        let origin = self.settings.origin.clone();
-        let read = tokio::task::spawn_blocking(move || policy::accept_noting(&origin)).await;
+    pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Outcome {
+        let this = Arc::clone(&self);
+        let read = tokio::task::spawn_blocking(move || this.read()).await;
         let outcome = match read {
-            Ok((read, footprint)) => {
-                self.watch.lock().unwrap_or_else(PoisonError::into_inner).was_read(footprint);
-                match read {
-                    Ok(compiled) => self.accept(compiled),
-                    Err(problems) => Outcome::Refused(problems),
-                }
-            }
+            Ok(Ok(compiled)) => self.accept(compiled),
+            Ok(Err(problems)) => Outcome::Refused(problems),
             Err(_) => Outcome::Refused(vec![panicked(&self.settings.origin)]),
         };
         self.say(trigger, &outcome);
         outcome
+    }
+
+    /// Blocks.
+    fn read(&self) -> Result<Compiled, Vec<Problem>> {
+        let (mut read, footprint) = policy::accept_noting(&self.settings.origin);
+        self.watched().was_read(footprint);
+        if let Ok(compiled) = &mut read {
+            compiled.problems.extend(policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
+        }
+        read
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept(&self, compiled: Compiled) -> Outcome {
@@ -92,24 +106,23 @@ impl Reloading {
             self.metrics.policy_unchanged(self.clock.wall());
             return Outcome::Unchanged;
         }
-        tell(&compiled.problems);
         self.in_force.replace(snapshot(compiled.policy, &self.metrics, &self.clock));
-        Outcome::Loaded { before: before.policy.revision().to_owned() }
+        Outcome::Loaded { before: before.policy.revision().to_owned(), warnings: compiled.problems }
     }
 
     fn say(&self, trigger: Trigger, outcome: &Outcome) {
         let snapshot = self.in_force.load();
         let (name, revision) = (snapshot.policy.name(), snapshot.policy.revision());
+        tell(outcome.problems());
         match outcome {
-            Outcome::Loaded { before } => {
+            Outcome::Loaded { before, .. } => {
                 tracing::info!(%trigger, before, "policy {name}@{revision} is in force");
             }
             Outcome::Unchanged => {
                 tracing::info!(%trigger, "policy {name}@{revision} is in force still: nothing changed")
             }
-            Outcome::Refused(problems) => {
+            Outcome::Refused(_) => {
                 self.metrics.policy_failed();
-                tell(problems);
                 tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays in force");
             }
         }
@@ -128,8 +141,7 @@ impl Reloading {
                 _ = turn.tick() => {}
             }
             let this = Arc::clone(&self);
-            let look = move || this.watch.lock().unwrap_or_else(PoisonError::into_inner).look();
-            if tokio::task::spawn_blocking(look).await.unwrap_or(false) {
+            if tokio::task::spawn_blocking(move || this.watched().look()).await.unwrap_or(false) {
                 reloads.reload(Trigger::Files).await;
             }
         }

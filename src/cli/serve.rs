@@ -111,8 +111,8 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let policies = (settings.policy.clone(), policy.into());
-        let reloading = Arc::new(Reloading::new(policies.0, policies.1, metrics.clone(), clock.clone()));
+        let reloading = Reloading::new(settings, policy.into(), metrics.clone(), clock.clone());
+        let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
         let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
@@ -328,7 +328,7 @@ fn policy_check(policy: &PolicyApi) -> CheckState {
 /// One attempt to reload, with the service manager told.
 async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
     systemd::reloading();
-    let outcome = reloading.attempt(trigger).await;
+    let outcome = Arc::clone(&reloading).attempt(trigger).await;
     systemd::ready(&reloading.status());
     outcome
 }

@@ -1,10 +1,11 @@
 //! Reloading while requests are under way: by signal, through the API and by changed files; and ending twice.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
@@ -19,11 +20,14 @@ egress: { allow_loopback: true, ports: [1-65535] }
 logs: { decisions: none }
 ";
 
-/// A policy that refuses `/refused` by a rule of this name, with this intent.
+/// So many reloads under load.
+const RELOADS: usize = 200;
+
+/// A policy that refuses `/refused`, and the path of its own name, by a rule of this name, with this intent.
 fn policy(rule: &str, intent: &str) -> String {
     format!(
         "policy: 1\nname: {rule}\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {{ delay: 0s, \
-         concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: /refused }}, \
+         concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: [/refused, /{rule}] }}, \
          reject: {intent} }}]\n"
     )
 }
@@ -174,6 +178,24 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
 }
 
 #[test]
+fn what_is_doubtful_in_a_reloaded_policy_is_said() {
+    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    gate.write(
+        "policy.yaml",
+        &policy("two", "deny").replace("path: [/refused, /two]", "crawler: nobody-knows"),
+    );
+    let answer = admin(&gate, "POST /api/v1/reload").json();
+    assert_eq!((&answer["result"], &answer["policy"]), (&"loaded".into(), &"two".into()));
+    let problems = answer["problems"].as_array().expect("a list");
+    let doubt = problems.iter().find(|problem| problem["found"] == "nobody-knows").expect("a warning");
+    assert_eq!(doubt["severity"], "warning");
+    until("the log says it", || gate.said().contains("nobody-knows"));
+    let shown = admin(&gate, "GET /api/v1/policy").json();
+    assert_eq!(shown["last_reload"]["problems"], answer["problems"]);
+    assert!(admin(&gate, "GET /readyz").body.contains("ok policy: two@"));
+}
+
+#[test]
 fn changed_files_reload_by_themselves() {
     let gate = Gate::start(CONFIG, &policy("one", "deny"));
     let mut client = Client::new(gate.proxy);
@@ -196,52 +218,60 @@ fn changed_files_reload_by_themselves() {
 /// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
 #[test]
 fn requests_under_reloads_are_each_judged_by_one_policy() {
-    let gate = Gate::start(
-        &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
-        &policy("one", "deny"),
-    );
-    let site = origin();
-    let done = Arc::new(AtomicBool::new(false));
-    let asked = Arc::new(AtomicUsize::new(0));
+    let turns = [policy("one", "deny"), policy("two", "gone")];
+    let gate = Gate::start(&format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"), &turns[0]);
+    let (site, done) = (origin(), Arc::new(AtomicBool::new(false)));
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (proxy, done, asked) = (gate.proxy, Arc::clone(&done), Arc::clone(&asked));
-            std::thread::spawn(move || {
-                let mut client = Client::new(proxy);
-                let mut seen = [0, 0];
-                while !done.load(Ordering::Relaxed) {
-                    let page = client.get(&format!("http://{site}/page"));
-                    assert_eq!((page.status, page.body.as_str()), (200, "ok"), "{}", page.head);
-                    let refused = client.get(&format!("http://{site}/refused"));
-                    let policy =
-                        refused.field("crawl-policy").expect("a policy").split('@').next().expect("a name");
-                    let at = usize::from(policy == "two");
-                    assert_eq!(refused.status, [451, 410][at], "{}", refused.head);
-                    assert_eq!(refused.field("crawl-rule"), Some(["one", "two"][at]), "{}", refused.head);
-                    seen[at] += 1;
-                    asked.fetch_add(2, Ordering::Relaxed);
-                }
-                seen
-            })
+            let (client, done) = (Client::new(gate.proxy), Arc::clone(&done));
+            std::thread::spawn(move || ask_until(&done, client, site))
         })
         .collect();
-    let end = Instant::now() + Duration::from_secs(3);
-    let mut reloads = 0;
-    while Instant::now() < end {
-        let (rule, intent) = [("two", "gone"), ("one", "deny")][reloads % 2];
-        gate.write("policy.yaml", &policy(rule, intent));
-        assert_eq!(admin(&gate, "POST /api/v1/reload").json()["result"], "loaded");
-        reloads += 1;
-        if reloads % 10 == 5 {
+    for turn in 1..=RELOADS {
+        gate.write("policy.yaml", &turns[turn % 2]);
+        let answer = admin(&gate, "POST /api/v1/reload").json();
+        assert_eq!(
+            (&answer["result"], &answer["policy"]),
+            (&"loaded".into(), &["one", "two"][turn % 2].into())
+        );
+        if turn % 10 == 5 {
             gate.write("policy.yaml", "policy: 1\n  broken");
             assert_eq!(admin(&gate, "POST /api/v1/reload").status, 422);
         }
     }
     done.store(true, Ordering::Relaxed);
-    let seen: Vec<[usize; 2]> = clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
-    assert!(seen.iter().all(|[one, two]| *one > 0 && *two > 0), "each client met both policies: {seen:?}");
-    println!("{reloads} reloads under {} requests", asked.load(Ordering::Relaxed));
-    assert!(reloads >= 10, "{reloads} reloads only");
+    let seen: Vec<[BTreeSet<String>; 2]> =
+        clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
+    let revisions = seen.iter().flatten().all(|policies| policies.len() == 1);
+    assert!(revisions, "each client met both policies, each with one revision: {seen:?}");
+    let metrics = admin(&gate, "GET /metrics").body;
+    for (result, count) in [("success", RELOADS + 1), ("failure", RELOADS / 10), ("unchanged", 0)] {
+        let line = format!("crawlgate_policy_reloads_total{{result=\"{result}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
+}
+
+/// Asks for what both policies allow, what both refuse and what one of them refuses; what each policy called itself.
+fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeSet<String>; 2] {
+    let mut seen = [BTreeSet::new(), BTreeSet::new()];
+    while !done.load(Ordering::Relaxed) {
+        for path in ["/page", "/refused", "/one", "/two"] {
+            let answer = client.get(&format!("http://{site}{path}"));
+            let Some(name) = answer.field("crawl-policy") else {
+                assert_ne!(path, "/refused");
+                assert_eq!((answer.status, answer.body.as_str()), (200, "ok"), "{}", answer.head);
+                continue;
+            };
+            let at = usize::from(name.starts_with("two@"));
+            assert!(path == "/refused" || path == ["/one", "/two"][at], "{path}: {}", answer.head);
+            assert_eq!(answer.status, [451, 410][at], "{}", answer.head);
+            assert_eq!(answer.field("crawl-rule"), Some(["one", "two"][at]), "{}", answer.head);
+            seen[at].insert(name.to_owned());
+        }
+        // Leaves the machine to the reloads.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    seen
 }
 
 #[test]
