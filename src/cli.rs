@@ -15,6 +15,7 @@ mod out;
 mod paint;
 mod password;
 pub mod reload;
+pub mod robots;
 mod run;
 pub mod serve;
 mod systemd;
@@ -44,6 +45,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Robots(args) => robots::run(&args),
         Command::Target(args) => show_targets(&args),
         Command::Password => password::run(),
     }

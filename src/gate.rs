@@ -16,3 +16,4 @@ pub mod response;
 pub mod snapshot;
 pub mod stage;
 pub mod trial;
+pub mod tunnel;

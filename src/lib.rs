@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod policy;
 pub mod politeness;
 pub mod proxy;
+pub mod robots;
 pub mod store;
 pub mod vocab;
 pub mod yaml;

@@ -24,7 +24,7 @@ use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 
 use content::ContentFamily;
-use labels::{ForeignBytes, Source};
+use labels::{ForeignBytes, SniCheck, Source, TunnelVerdict};
 use policy::PolicyFamilies;
 use series::{Places, Registrar, bump};
 
@@ -58,6 +58,9 @@ pub(in crate::metrics) struct Families {
     upstream_errors: Box<[IntCounter]>,
     bytes: ByteCounters,
     connections: IntGauge,
+    tunnels: IntGauge,
+    tunnel_verdicts: Box<[IntCounter]>,
+    sni_checks: Box<[IntCounter]>,
     inflight: IntGauge,
     hold: Hold,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
@@ -124,6 +127,22 @@ impl Metrics {
     pub fn connection(&self) -> OpenConnection {
         self.0.connections.inc();
         OpenConnection(Arc::clone(&self.0))
+    }
+
+    /// Counts a tunnel as open for as long as the value lives.
+    pub fn tunnel_open(&self) -> OpenTunnel {
+        self.0.tunnels.inc();
+        OpenTunnel(Arc::clone(&self.0))
+    }
+
+    /// Counts a CONNECT by what was decided of it.
+    pub fn tunnel_decided(&self, verdict: TunnelVerdict) {
+        bump(self.0.tunnel_verdicts.get(verdict as usize));
+    }
+
+    /// Counts a tunnel by what its ClientHello says.
+    pub fn sni_checked(&self, check: SniCheck) {
+        bump(self.0.sni_checks.get(check as usize));
     }
 
     /// Counts a head that was refused before it became a request.
@@ -206,6 +225,22 @@ impl Drop for OpenConnection {
     }
 }
 
+/// An open tunnel; see [`Metrics::tunnel_open`].
+#[must_use]
+pub struct OpenTunnel(Arc<Families>);
+
+impl fmt::Debug for OpenTunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenTunnel")
+    }
+}
+
+impl Drop for OpenTunnel {
+    fn drop(&mut self) {
+        self.0.tunnels.dec();
+    }
+}
+
 impl Families {
     fn register(
         new: &Registrar<'_>,
@@ -231,6 +266,10 @@ impl Families {
             upstream_errors: new.closed(&names::UPSTREAM_ERRORS, &labels::UPSTREAM_ERRORS)?,
             bytes: ByteCounters::register(new)?,
             connections: new.gauge(&names::CONNECTIONS)?,
+            tunnels: new.gauge(&names::TUNNELS)?,
+            tunnel_verdicts: new
+                .closed(&names::TUNNEL_VERDICTS, &TunnelVerdict::ALL.map(TunnelVerdict::as_str))?,
+            sni_checks: new.closed(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
             hold: Hold::register(new)?,
             addresses_refused: addresses_refused(new, ranges)?,

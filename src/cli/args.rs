@@ -48,6 +48,9 @@ pub enum Command {
     /// Run the cases that a policy brings with it
     #[command(after_help = TEST_HELP)]
     Test(TestArgs),
+    /// Ask a robots.txt about URLs
+    #[command(after_help = ROBOTS_HELP)]
+    Robots(RobotsArgs),
     /// Show the canonical form of URLs, and the range of an address
     #[command(after_help = TARGET_HELP)]
     Target(TargetArgs),
@@ -98,6 +101,15 @@ Example:
   crawlgate test config/policy.yaml
 
 Exit codes: 0 every case passed, 1 a case failed, 2 wrong usage or policy.";
+
+const ROBOTS_HELP: &str = "\
+Example:
+  crawlgate robots check --file robots.txt --agent news-bot http://a.example/x /y
+  curl -s http://a.example/robots.txt | crawlgate robots check --file - --agent news-bot /x
+
+Each line is one URL: allow or disallow, the line that decided with its group, and the group's Crawl-delay.
+
+Exit codes: 0 every URL was answered, 1 one is no URL, 2 wrong usage, or a file that cannot be read.";
 
 const TARGET_HELP: &str = "\
 Example:
@@ -224,6 +236,38 @@ pub struct TestArgs {
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `robots`.
+#[derive(Args, Debug)]
+pub struct RobotsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: RobotsCommand,
+}
+
+/// The commands under `robots`.
+#[derive(Debug, Subcommand)]
+pub enum RobotsCommand {
+    /// Judge URLs by a robots.txt in a file
+    Check(RobotsCheckArgs),
+}
+
+/// Arguments of `robots check`.
+#[derive(Args, Debug)]
+pub struct RobotsCheckArgs {
+    /// The robots.txt; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// The crawler: a product token, or a User-Agent that begins with one
+    #[arg(long, value_name = "AGENT")]
+    pub agent: String,
+    /// URLs, or paths that begin with `/`; without one, they are read from standard input, one a line
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// The form of a line
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
 }

@@ -35,6 +35,7 @@ use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
+use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
 use crate::vocab::address::AddressClass;
@@ -215,6 +216,7 @@ fn exchange(
         hold: Arc::new(hold),
         vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
         upstream: Upstream::new(upstream_limits(settings), clock),
+        tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
         via: ViaName::new(&instance),
         recorder,
         profile: match settings.profile {
@@ -251,6 +253,19 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
         body: timeouts.request,
         head: count(limits.origin_head),
         fields: count(limits.origin_fields),
+    }
+}
+
+fn tunnel_settings(settings: &Settings) -> TunnelSettings {
+    let timeouts = &settings.timeouts;
+    TunnelSettings {
+        connect_ports: settings.egress.connect_ports.ranges().to_vec(),
+        tls_ports: settings.egress.tls_ports.ranges().to_vec(),
+        per_host: count(settings.limits.tunnels_per_host),
+        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        hello: timeouts.tls,
+        idle: timeouts.tunnel_idle,
+        total: timeouts.tunnel,
     }
 }
 

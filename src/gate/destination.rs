@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
-use crate::vocab::target::UrlTarget;
+use crate::vocab::target::{HostTarget, UrlTarget};
 
 use super::refusal::Refusal;
 
@@ -16,6 +16,9 @@ pub trait Destinations {
 
     /// Resolves and vets.
     fn vet(&self, target: &UrlTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+
+    /// The same for the host and port of a tunnel.
+    fn vet_host(&self, host: &HostTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
 }
 
 /// A list of vetted addresses, from which the policy may still take some away.

@@ -1,6 +1,6 @@
 //! The permit: no request reaches an origin without one.
 
-use crate::vocab::target::UrlTarget;
+use crate::vocab::target::{HostTarget, UrlTarget};
 
 use super::hold::Slot;
 
@@ -38,5 +38,31 @@ impl<V> Permit<V> {
         let mut slot = self.slot;
         slot.begin();
         (self.target, self.vetted, slot)
+    }
+}
+
+/// Proof that a tunnel to a host may be opened, and to which addresses. Nothing is dialled for a CONNECT without one.
+///
+/// As with [`Permit`], only the gate makes one, and opening the tunnel consumes it:
+///
+/// ```compile_fail
+/// let host = crawlgate::vocab::target::HostTarget::parse_authority("example.com:443").unwrap();
+/// let permit = crawlgate::gate::permit::TunnelPermit { host, vetted: () };
+/// ```
+#[derive(Debug)]
+#[must_use = "a permit that is not redeemed is a tunnel that is not opened"]
+pub struct TunnelPermit<V> {
+    host: HostTarget,
+    vetted: V,
+}
+
+impl<V> TunnelPermit<V> {
+    pub(in crate::gate) fn new(host: HostTarget, vetted: V) -> Self {
+        Self { host, vetted }
+    }
+
+    /// Gives up the permit for the host and the addresses to dial.
+    pub fn redeem(self) -> (HostTarget, V) {
+        (self.host, self.vetted)
     }
 }

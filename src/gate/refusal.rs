@@ -82,11 +82,15 @@ impl Refusal {
         self
     }
 
-    /// A policy's rejection; `None` if the decision does not reject.
+    /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy
+    /// lets it pass (`tunnel_undecided: allow`).
     pub fn by_policy(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
         let reason = match decision.verdict {
             Verdict::Admit => return None,
             Verdict::Reject(reason) => reason,
+            Verdict::Undecided if trail.word(policy, schema::TUNNEL_UNDECIDED) == Some("allow") => {
+                return None;
+            }
             Verdict::Undecided => Reason::Undecided,
         };
         let refusing = policy.refusing(trail, decision);
@@ -95,7 +99,11 @@ impl Refusal {
         let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
         Some(Self {
             rule: refusing.rule.and_then(RuleId::new),
-            detail: refusing.about.map(|about| Cow::Owned(about.to_owned())),
+            detail: if undecided {
+                Some(Cow::Owned(undecided_text(refusing.rule)))
+            } else {
+                refusing.about.map(|about| Cow::Owned(about.to_owned()))
+            },
             intent: profile_decides.then_some(refusing.intent),
             status: refusing.status.filter(|_| profile_decides),
             cause: if let Cause::Rule(rule) = decision.cause { Some(rule) } else { None },
@@ -124,6 +132,15 @@ impl Refusal {
             StatusSource::Gateway => Wire::Status(502),
         }
     }
+}
+
+/// What an undecided tunnel depends on, and the two ways out (policy.md section 4).
+fn undecided_text(rule: Option<&str>) -> String {
+    let what = rule.map_or("the policy".to_owned(), |rule| format!("rule {rule}"));
+    format!(
+        "{what} judges what a tunnel hides: let the proxy read inside (tls: intercept), or let such tunnels pass \
+         (tunnel_undecided: allow)"
+    )
 }
 
 /// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.

@@ -3,8 +3,7 @@
 
 use crate::policy::Policy;
 use crate::policy::cases::{Answer, Case, CaseFacts, Mismatch};
-use crate::policy::decide::{Cause, Decision, Verdict};
-use crate::policy::options::schema;
+use crate::policy::decide::{Cause, Decision};
 use crate::policy::trail::Trail;
 use crate::vocab::profile::{Conditional, Profile, Wire};
 
@@ -29,9 +28,7 @@ impl<'p> Trial<'p> {
     /// Judges facts.
     pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
         let (trail, decision) = policy.decide(&facts.facts());
-        let passes = decision.verdict == Verdict::Undecided
-            && trail.word(policy, schema::TUNNEL_UNDECIDED) == Some("allow");
-        let refusal = if passes { None } else { Refusal::by_policy(policy, &trail, &decision) };
+        let refusal = Refusal::by_policy(policy, &trail, &decision);
         Self { policy, trail, decision, refusal, profile }
     }
 

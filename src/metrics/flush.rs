@@ -20,7 +20,7 @@ use super::labels::{
 };
 use super::log::line::Line;
 use super::policy::PolicyMetrics;
-use super::record::{Answer, Keep, Outcome, Record, Subject};
+use super::record::{Answer, Flight, Keep, Outcome, Record, Subject};
 use super::repeat::Seen;
 use super::series::bump;
 
@@ -87,7 +87,9 @@ impl Record {
     fn count(&mut self, ending: &Ending, ended: Instant) {
         self.count_rules();
         let families = self.books.metrics.families();
-        families.inflight.dec();
+        if self.flight == Flight::Counted {
+            families.inflight.dec();
+        }
         self.count_request(families, ending, ended);
         self.count_durations(families, ending, ended);
         self.count_exchange(families, ending);
@@ -132,7 +134,8 @@ impl Record {
 
     fn count_durations(&self, families: &Families, ending: &Ending, ended: Instant) {
         let whole = ended.saturating_duration_since(self.began);
-        if let Some(histogram) = families.request_duration.get(ending.source as usize) {
+        let answers = families.request_duration.get(ending.source as usize);
+        if let Some(histogram) = answers.filter(|_| self.flight == Flight::Counted) {
             histogram.observe(whole.as_secs_f64());
         }
         let times = &self.times;
@@ -160,10 +163,10 @@ impl Record {
         let bytes = &families.bytes;
         add(&bytes.from_client, self.up);
         add(&bytes.to_client, self.down);
-        if self.stage >= Stage::Upstream {
+        if self.stage >= Stage::Upstream || self.flight == Flight::Tunnel {
             add(&bytes.to_origin, self.up);
         }
-        if ending.source == Source::Origin {
+        if ending.source == Source::Origin || self.flight == Flight::Tunnel {
             add(&bytes.from_origin, self.down);
         }
     }
@@ -228,6 +231,6 @@ impl Record {
 
     fn error_shown(&self) -> Option<&'static str> {
         let left = (self.answer == Answer::Partial).then_some(CLIENT_LEFT);
-        self.error.or(left)
+        self.error.or(self.closed).or(left)
     }
 }

@@ -54,24 +54,90 @@ impl Source {
     }
 }
 
-/// Bytes that show another protocol on the proxy's port; the label `reason` of `foreign_bytes_total`.
+/// Bytes that show another protocol on the proxy's port, or in a tunnel to a port without TLS; the label `reason` of `foreign_bytes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForeignBytes {
     /// A TLS ClientHello: a client that speaks TLS to its proxy.
     ClientHello,
     /// The HTTP/2 connection preface.
     Http2Preface,
+    /// Inside a tunnel: what no request begins with.
+    Unknown,
 }
 
 impl ForeignBytes {
-    /// Both kinds.
-    pub const ALL: [Self; 2] = [Self::ClientHello, Self::Http2Preface];
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::ClientHello, Self::Http2Preface, Self::Unknown];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClientHello => "client_hello",
             Self::Http2Preface => "http2_preface",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What was decided of a CONNECT; the label `verdict` of `tunnels_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TunnelVerdict {
+    /// It was let through, perhaps as an undecided one (`tunnel_undecided: allow`).
+    Allow,
+    /// It was refused.
+    Reject,
+    /// It was refused because the policy judges what a tunnel hides.
+    Undecided,
+}
+
+impl TunnelVerdict {
+    /// Every verdict.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Reject => "reject",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// What the first bytes inside a tunnel to a TLS port say; the label `category` of `sni_checks_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SniCheck {
+    /// A ClientHello for the host of the CONNECT.
+    Match,
+    /// One for another host.
+    Mismatch,
+    /// One without a server name.
+    None,
+    /// One for the host of the CONNECT that may hide another (Encrypted Client Hello, or grease that looks like it).
+    Ech,
+    /// Something else than TLS.
+    NotTls,
+    /// TLS, but no ClientHello that can be read.
+    Malformed,
+    /// No whole ClientHello in time.
+    Timeout,
+}
+
+impl SniCheck {
+    /// Every category.
+    pub const ALL: [Self; 7] =
+        [Self::Match, Self::Mismatch, Self::None, Self::Ech, Self::NotTls, Self::Malformed, Self::Timeout];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Match => "match",
+            Self::Mismatch => "mismatch",
+            Self::None => "none",
+            Self::Ech => "ech",
+            Self::NotTls => "not_tls",
+            Self::Malformed => "malformed",
+            Self::Timeout => "timeout",
         }
     }
 }
@@ -141,19 +207,21 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::BodyTooLarge => &[Stage::Response],
         Reason::IpProhibited => &[Stage::Destination],
         Reason::UpstreamDns => &[Stage::Destination],
-        Reason::Undecided | Reason::ConnectUnsupported => &[Stage::Connect],
-        Reason::PortDenied => &[Stage::Destination],
+        Reason::Undecided => &[Stage::Connect],
+        Reason::PortDenied => &[Stage::Destination, Stage::Connect],
+        Reason::HostMismatch | Reason::BadRequest | Reason::RequestTimeout => {
+            &[Stage::Target, Stage::Connect]
+        }
         Reason::MethodDenied
         | Reason::UpgradeDenied
         | Reason::SchemeDenied
-        | Reason::RequestTimeout
-        | Reason::BadRequest
         | Reason::HeadersTooLarge
         | Reason::Loop => &[Stage::Target],
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::Unauthorized | Reason::Overloaded => &[Stage::Identify],
+        Reason::Unauthorized => &[Stage::Identify],
+        Reason::Overloaded => &[Stage::Identify, Stage::Connect],
         Reason::RateLimited | Reason::QueueFull | Reason::HostBackoff | Reason::ShuttingDown => {
             &[Stage::Pace]
         }

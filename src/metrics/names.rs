@@ -132,6 +132,25 @@ pub const BYTES: Family = counter(
 );
 /// Open client connections.
 pub const CONNECTIONS: Family = gauge("crawlgate_connections", &[], "Open client connections.");
+/// Open tunnels.
+pub const TUNNELS: Family = gauge(
+    "crawlgate_tunnels",
+    &[],
+    "Tunnels that are open or being dialled, those that carry plain HTTP included.",
+);
+/// CONNECTs by what was decided of them.
+pub const TUNNEL_VERDICTS: Family = counter(
+    "crawlgate_tunnels_total",
+    &["verdict"],
+    "CONNECT requests by verdict; undecided: refused because the policy judges what a tunnel hides.",
+);
+/// First bytes inside tunnels to TLS ports.
+pub const SNI_CHECKS: Family = counter(
+    "crawlgate_sni_checks_total",
+    &["category"],
+    "Tunnels to TLS ports by what their ClientHello says of the CONNECT host. Closed are all but match, ech (the outer \
+     name matches; whether another is hidden cannot be seen) and none where the host is an address.",
+);
 /// Requests under way.
 pub const INFLIGHT_REQUESTS: Family =
     gauge("crawlgate_inflight_requests", &[], "Requests whose answer is not complete.");
@@ -242,6 +261,9 @@ pub const ALL: &[Family] = &[
     UPSTREAM_ERRORS,
     BYTES,
     CONNECTIONS,
+    TUNNELS,
+    TUNNEL_VERDICTS,
+    SNI_CHECKS,
     INFLIGHT_REQUESTS,
     HOLD,
     HELD_REQUESTS,

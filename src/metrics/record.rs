@@ -77,6 +77,8 @@ impl Recorder {
             down: 0,
             address: None,
             error: None,
+            closed: None,
+            flight: Flight::Counted,
         }
     }
 
@@ -139,6 +141,8 @@ pub struct Record {
     pub(super) down: u64,
     pub(super) address: Option<IpAddr>,
     pub(super) error: Option<&'static str>,
+    pub(super) closed: Option<&'static str>,
+    pub(super) flight: Flight,
 }
 
 /// What a request is about.
@@ -162,6 +166,13 @@ pub(super) enum Outcome {
 pub(super) enum Answer {
     Partial,
     Complete,
+}
+
+/// Whether a request counts as under way. A tunnel does not, once it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flight {
+    Counted,
+    Tunnel,
 }
 
 /// Durations of a request.
@@ -291,6 +302,19 @@ impl Record {
     /// The exchange with the origin failed; `error` is an RFC 9209 type. Counted, and shown in the log.
     pub fn upstream_failed(&mut self, error: &'static str) {
         self.error = Some(error);
+    }
+
+    /// The tunnel is open: what follows is no answer that anybody waits for. It counts as open until the record ends.
+    pub fn tunnel_opened(&mut self) {
+        if self.flight == Flight::Counted {
+            self.flight = Flight::Tunnel;
+            self.books.metrics.families().inflight.dec();
+        }
+    }
+
+    /// The proxy closes the tunnel; `why` is shown in the log and is no failure of the origin.
+    pub fn tunnel_closed(&mut self, why: &'static str) {
+        self.closed = Some(why);
     }
 
     /// The status that is sent to the client, and who made the answer.

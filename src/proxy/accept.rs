@@ -9,9 +9,9 @@ use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,15 +20,19 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::body::BodyError;
 use super::drain::{DrainWatch, Stage};
-use super::head::{ClientWatch, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn};
+use super::head::{
+    ClientWatch, Handover, HeadEvents, HeadLimits, HeadReader, ReaderSettings, ServiceOpen, Turn,
+};
 
-pub use exchange::{Client, Entrance};
+pub use exchange::Entrance;
 use room::Place;
 pub use room::Room;
 
@@ -36,6 +40,8 @@ pub use room::Room;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// How long a client that finds no room may take to read that.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// What a client whose CONNECT was refused may still send before its connection is closed.
+const PARTING: usize = 64 * 1024;
 /// Up to so many fields hyper reads a head without allocating for them.
 const INLINE_FIELDS: usize = 100;
 /// What hyper may read ahead of a body, and hold back of an answer.
@@ -72,6 +78,15 @@ pub trait Owner: HeadEvents + Send + Sync + 'static {
         open: ServiceOpen,
         connection: &Connection<Self::Kept>,
     ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+
+    /// Goes on with a connection whose last answer was one to CONNECT, until it ends. What comes back is HTTP again,
+    /// inside the tunnel, and is served as such.
+    fn carry_on(
+        &self,
+        client: Handover,
+        connection: &mut Connection<Self::Kept>,
+        drain: &mut DrainWatch,
+    ) -> impl Future<Output = Option<Handover>> + Send;
 
     /// The whole answer to a client that finds no room; the connection closes behind it.
     fn overloaded(&self, peer: SocketAddr) -> Bytes;
@@ -166,6 +181,26 @@ async fn send_away(mut socket: TcpStream, answer: Bytes) {
     .await;
 }
 
+/// The same behind an answer that hyper has written: to a refused CONNECT, whose client may be sending already.
+pub(in crate::proxy) async fn part(client: &TcpStream) {
+    // It fails if the client has gone, who then needs not be told.
+    let _ = SockRef::from(client).shutdown(Shutdown::Write);
+    let _ = tokio::time::timeout(FAREWELL, async {
+        let (mut sink, mut left) = ([0; 1024], PARTING);
+        loop {
+            client.readable().await?;
+            match client.try_read(&mut sink) {
+                Ok(0) => return Ok(()),
+                Ok(count) if count > left => return Ok(()),
+                Ok(count) => left -= count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    })
+    .await;
+}
+
 /// Serves one connection to its end. A panic in here ends this task only.
 async fn connection<O: Owner>(
     socket: TcpStream,
@@ -175,31 +210,75 @@ async fn connection<O: Owner>(
     owner: Arc<O>,
     mut drain: DrainWatch,
 ) {
+    let mut client = Handover::from(socket);
+    let watch = ClientWatch::new(&client.socket);
+    let mut connection = Connection { peer, client: watch, kept: owner.connected(peer) };
+    while let Some(behind) = serve_http(client, &owner, &connection, settings, &mut drain).await {
+        match owner.carry_on(behind, &mut connection, &mut drain).await {
+            Some(inside) => client = inside,
+            None => break,
+        }
+    }
+    drop(place);
+}
+
+/// Serves HTTP until the connection ends, or a CONNECT is answered: then the socket comes back, for what follows.
+async fn serve_http<O: Owner>(
+    client: Handover,
+    owner: &Arc<O>,
+    connection: &Connection<O::Kept>,
+    settings: ReaderSettings,
+    drain: &mut DrainWatch,
+) -> Option<Handover> {
     let turn = Arc::new(Turn::default());
-    let reader = HeadReader::new(socket, Arc::clone(&owner), settings, Arc::clone(&turn));
-    let connection = Connection { peer, client: reader.watch(), kept: owner.connected(peer) };
-    let (owner, connection) = (&*owner, &connection);
-    let service = service_fn(|request| answer(owner, request, turn.begin(), connection));
-    let mut served = pin!(http(settings.limits).serve_connection(reader, service));
-    let mut told = Stage::Serving;
-    let ended = poll_fn(|cx| {
-        let stage = drain.poll_stage(cx);
-        if stage == Stage::CutOff {
-            return Poll::Ready(Ok(()));
-        }
-        if std::mem::replace(&mut told, stage) < stage {
-            served.as_mut().graceful_shutdown();
-        }
-        served.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
+    let reader = HeadReader::new(client, Arc::clone(owner), settings, Arc::clone(&turn));
+    let behind = Behind::default();
+    let service = service_fn(|request| answer(&**owner, request, turn.begin(), connection, &behind));
+    let ended = {
+        // Gone with this block: hyper leaves the socket only if it came to do so.
+        let mut served = pin!(http(settings.limits).serve_connection(reader, service).with_upgrades());
+        let mut told = Stage::Serving;
+        poll_fn(|cx| {
+            let stage = drain.poll_stage(cx);
+            if stage == Stage::CutOff {
+                return Poll::Ready(Ok(()));
+            }
+            if std::mem::replace(&mut told, stage) < stage {
+                served.as_mut().graceful_shutdown();
+            }
+            served.as_mut().poll(cx)
+        })
+        .await
+    };
+    if let Err(error) = ended {
         // An answer broke off: the client must not take what it got for all of it.
         if std::error::Error::source(&error).is_some_and(|source| source.is::<BodyError>()) {
             connection.client.reset_at_end();
         }
-        tracing::debug!(%error, %peer, "connection ended");
+        tracing::debug!(%error, peer = %connection.peer, "connection ended");
+        return None;
     }
-    drop(place);
+    behind.socket::<O>().await
+}
+
+/// Where hyper leaves the socket behind the answer to a CONNECT.
+#[derive(Default)]
+struct Behind(Mutex<Option<OnUpgrade>>);
+
+impl Behind {
+    fn expect(&self, upgrade: OnUpgrade) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+    }
+
+    async fn socket<O: Owner>(&self) -> Option<Handover> {
+        let upgrade = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let upgraded = upgrade.await.ok()?;
+        let parts = upgraded.downcast::<HeadReader<Arc<O>>>().ok()?;
+        let mut client = parts.io.into_handover();
+        // hyper's bytes came first.
+        client.unread.splice(..0, parts.read_buf);
+        Some(client)
+    }
 }
 
 /// hyper's part. The reader has limits and time-outs of its own, and hyper's would answer without a reason: they are
@@ -215,14 +294,18 @@ fn http(limits: HeadLimits) -> http1::Builder {
     http
 }
 
-/// Answers one request. While its body lies unread hyper does not see the client leave, so that is watched for here.
+/// Answers one request. While its body lies unread, or what follows a CONNECT, hyper does not see the client leave, so
+/// that is watched for here.
 async fn answer<O: Owner>(
     owner: &O,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     open: ServiceOpen,
     connection: &Connection<O::Kept>,
+    behind: &Behind,
 ) -> Result<Response<O::Body>, Unanswered<O::Error>> {
-    if request.body().is_end_stream() {
+    if request.method() == Method::CONNECT {
+        behind.expect(hyper::upgrade::on(&mut request));
+    } else if request.body().is_end_stream() {
         return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
     }
     tokio::select! {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
 use crate::metrics::Metrics;
 use crate::vocab::address::{AddressClass, classify, unmapped};
-use crate::vocab::target::UrlTarget;
+use crate::vocab::target::{HostTarget, UrlTarget};
 
 use super::resolve::{ResolveError, Resolver};
 
@@ -76,23 +76,22 @@ impl Vetting {
         Self { resolver, egress, metrics }
     }
 
-    async fn resolve(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
-        let port = target.port();
+    async fn resolve(&self, host: &str, literal: Option<IpAddr>, port: u16) -> Result<Vetted, Unreachable> {
         if !self.egress.ports.iter().any(|range| range.contains(&port)) {
             return Err(Unreachable::PortDenied);
         }
-        if let Some(literal) = target.ip() {
-            return self.vet_all(target.host(), &[literal], port);
+        if let Some(literal) = literal {
+            return self.vet_all(host, &[literal], port);
         }
-        if self.is_local_name(target.host()) {
+        if self.is_local_name(host) {
             return Err(Unreachable::NoSuchName);
         }
-        let addresses = self.resolver.addresses(target.host()).await.map_err(|error| match error {
+        let addresses = self.resolver.addresses(host).await.map_err(|error| match error {
             ResolveError::NoSuchName => Unreachable::NoSuchName,
             ResolveError::Failed => Unreachable::LookupFailed,
             ResolveError::Timeout => Unreachable::LookupTimeout,
         })?;
-        self.vet_all(target.host(), &addresses, port)
+        self.vet_all(host, &addresses, port)
     }
 
     /// Drops what must not be dialled and keeps the rest.
@@ -161,7 +160,11 @@ impl Destinations for Vetting {
     type Vetted = Vetted;
 
     async fn vet(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
-        self.resolve(target).await
+        self.resolve(target.host(), target.ip(), target.port()).await
+    }
+
+    async fn vet_host(&self, host: &HostTarget) -> Result<Vetted, Unreachable> {
+        self.resolve(host.host(), host.ip(), host.port()).await
     }
 }
 

@@ -3,7 +3,7 @@
 //! Framing was checked before, by the head reader. What is decided here is where the request goes; the bytes that
 //! are judged are the bytes that will be sent.
 
-use http::header::{HOST, HeaderMap, MAX_FORWARDS, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Uri, Version};
 
@@ -23,27 +23,56 @@ pub enum Entry {
     Options,
 }
 
-/// Reads where a request goes.
+/// The tunnel that a request came through, among its extensions.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// What the CONNECT asked for.
+    pub host: HostTarget,
+}
+
+/// Reads where a request goes. CONNECT has [`enter_tunnel`].
 ///
 /// # Errors
-/// The refusal: `bad_request`, `method_denied`, `scheme_denied`, `upgrade_denied`, `connect_unsupported`, `loop`.
+/// The refusal: `bad_request`, `method_denied`, `scheme_denied`, `upgrade_denied`, `host_mismatch`, `loop`.
 pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
     check_host(parts)?;
     if me.is_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
-    if parts.method == Method::CONNECT {
-        return Err(connect(&parts.uri));
-    }
-    if parts.method == Method::TRACE {
+    if parts.method == Method::TRACE || parts.method == Method::CONNECT {
         return Err(refusal(Reason::MethodDenied));
     }
     check_upgrade(parts)?;
-    let target = target(&parts.uri)?;
+    let target = match parts.extensions.get::<Inside>() {
+        Some(inside) => target_inside(parts, &inside.host)?,
+        None => target(&parts.uri)?,
+    };
     if parts.method == Method::OPTIONS && forwards_left(&parts.headers) == Some(0) {
         return Ok(Entry::Options);
     }
     Ok(Entry::Target(target))
+}
+
+/// Reads where a CONNECT goes. Its `Host` says nothing: many clients leave the port out of it, and some leave it out.
+///
+/// # Errors
+/// The refusal: `bad_request`, `loop`, `method_denied` inside a tunnel.
+pub fn enter_tunnel(parts: &Parts, me: &ViaName) -> Result<HostTarget, Refusal> {
+    check_host(parts)?;
+    if me.is_in(&parts.headers) {
+        return Err(refusal(Reason::Loop));
+    }
+    if parts.extensions.get::<Inside>().is_some() {
+        return Err(refusal(Reason::MethodDenied).with_detail("CONNECT inside a tunnel"));
+    }
+    let has_body = parts.headers.contains_key(TRANSFER_ENCODING)
+        || parts.headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+    if has_body {
+        return Err(bad("CONNECT has no body: what follows it belongs to the tunnel"));
+    }
+    let authority = parts.uri.authority().filter(|_| parts.uri.scheme().is_none());
+    let authority = authority.ok_or_else(|| bad("CONNECT needs a host and a port: CONNECT host:443"))?;
+    HostTarget::parse_authority(authority.as_str()).map_err(|mistake| bad(mistake.to_string()))
 }
 
 /// Counts `Max-Forwards` of OPTIONS down; other methods do not use it.
@@ -84,16 +113,6 @@ fn is_authority(host: &[u8]) -> bool {
     host.iter().all(fits)
 }
 
-/// Why a CONNECT is refused: it has no port, or there are no tunnels.
-fn connect(uri: &Uri) -> Refusal {
-    let authority = uri.authority().filter(|_| uri.scheme().is_none());
-    match authority.map(|a| HostTarget::parse_authority(a.as_str())) {
-        Some(Ok(_)) => Refusal::new(Reason::ConnectUnsupported, Stage::Connect),
-        Some(Err(mistake)) => bad(mistake.to_string()),
-        None => bad("CONNECT needs a host and a port: CONNECT host:443"),
-    }
-}
-
 /// An upgrade to HTTP/2 may be ignored (RFC 9113 section 3.1) and is; any other leaves HTTP and is refused. HTTP/1.0
 /// has no upgrades: there the field is ignored (RFC 9110 section 7.8).
 fn check_upgrade(parts: &Parts) -> Result<(), Refusal> {
@@ -128,6 +147,28 @@ fn target(uri: &Uri) -> Result<UrlTarget, Refusal> {
         // Fetching over TLS is not built yet: saying so beats fetching in the clear.
         Scheme::Https => Err(Refusal { status: Some(501), ..refusal(Reason::SchemeDenied) }),
     }
+}
+
+/// The target of a request inside a tunnel to a plain port: its path, at the host that the tunnel was opened to. A `Host`
+/// or a whole URL that names another is refused: the policy would judge one site, and a server could answer for the
+/// other.
+fn target_inside(parts: &Parts, tunnel: &HostTarget) -> Result<UrlTarget, Refusal> {
+    let path = parts.uri.path_and_query().filter(|path| path.as_str().starts_with('/'));
+    let path = path.ok_or_else(|| bad("a path is needed inside a tunnel: GET /path"))?;
+    let host = match parts.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()),
+    };
+    let port = tunnel.port();
+    let there = format!("http://{}:{port}", tunnel.host());
+    let target = UrlTarget::parse(&format!("{there}{path}")).map_err(|mistake| bad(mistake.to_string()))?;
+    let asked = host.map_or(Ok(target.clone()), |host| UrlTarget::parse(&format!("http://{host}/")));
+    let same = asked.is_ok_and(|asked| asked.host() == target.host() && asked.port() == port);
+    let encrypted = parts.uri.scheme_str().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http"));
+    if encrypted {
+        return Err(refusal(Reason::SchemeDenied));
+    }
+    if same { Ok(target) } else { Err(refusal(Reason::HostMismatch)) }
 }
 
 /// The value of `Max-Forwards`; one that is no number is no value.

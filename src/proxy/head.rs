@@ -13,7 +13,7 @@ mod socket;
 pub(in crate::proxy) mod timer;
 mod turn;
 
-pub use reader::{HeadEvents, HeadReader, ReaderSettings};
+pub use reader::{Handover, HeadEvents, HeadReader, ReaderSettings};
 pub use scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan, scan};
 pub use socket::ClientWatch;
 pub use turn::{ServiceOpen, Turn};

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
 use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 
 use crate::gate::crawlers::{Caller, Crawlers};
 use crate::gate::hold::Hold;
@@ -33,6 +34,7 @@ use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
+use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
 
 /// What a refused client's unread body may have, to be read and dropped so that its connection is kept.
@@ -59,6 +61,8 @@ pub struct Exchange {
     pub via: ViaName,
     /// How crawlers are answered.
     pub profile: ProfileChoice,
+    /// Tunnels.
+    pub tunnels: Tunnels,
     /// Who may ask, and how each is recognised.
     pub crawlers: Crawlers,
     /// Bytes of a request's body.
@@ -85,27 +89,28 @@ impl std::error::Error for Hangup {}
 /// What goes with an answer's body to its last byte.
 #[derive(Debug)]
 pub struct Travelling {
-    record: Record,
+    /// None behind a CONNECT that was granted: its record goes on with the tunnel.
+    record: Option<Record>,
     _open: ServiceOpen,
 }
 
 impl BodyGuard for Travelling {
     fn sent(&mut self, bytes: u64) {
-        self.record.add_down(bytes);
+        self.record.iter_mut().for_each(|record| record.add_down(bytes));
     }
 
     fn broke(&mut self, error: BodyError) {
-        self.record.upstream_failed(error.as_str());
+        self.record.iter_mut().for_each(|record| record.upstream_failed(error.as_str()));
     }
 
     fn ended(&mut self) {
-        self.record.complete();
+        self.record.iter_mut().for_each(Record::complete);
     }
 }
 
 /// The head and body of an origin's answer that may be passed on.
 type Passed = (response::Parts, Box<Download>);
-type Refused = Box<Refusal>;
+pub(in crate::proxy) type Refused = Box<Refusal>;
 
 impl Exchange {
     /// Answers one request. Its record ends with the last byte of the answer, or with the client.
@@ -254,7 +259,7 @@ impl Exchange {
     }
 
     /// The answer to a refused request; none for a crawler that is hung up on.
-    fn refused(
+    pub(in crate::proxy) fn refused(
         &self,
         refusal: &Refusal,
         asker: &Asker,
@@ -282,7 +287,7 @@ enum Made {
 
 /// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
 /// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
-fn own(
+pub(in crate::proxy) fn own(
     mut response: Response<Bytes>,
     method: &Method,
     mut record: Record,
@@ -296,8 +301,15 @@ fn own(
     response.map(|bytes| Body::full(if head { Bytes::new() } else { bytes }, travelling(record, open)))
 }
 
+/// The answer to a CONNECT that was granted.
+pub(in crate::proxy) fn established(open: ServiceOpen) -> Response<Body<Travelling>> {
+    let mut response = Response::new(Body::full(Bytes::new(), Travelling { record: None, _open: open }));
+    response.extensions_mut().insert(ReasonPhrase::from_static(b"Connection established"));
+    response
+}
+
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
-    Travelling { record, _open: open }
+    Travelling { record: Some(record), _open: open }
 }
 
 /// Tells the record what the policy has done so far.
@@ -349,10 +361,10 @@ async fn discarded(refusal: impl Into<Refused>, parts: &request::Parts, mut body
 }
 
 /// A panic of the wrapped future.
-struct Panicked;
+pub(in crate::proxy) struct Panicked;
 
 /// Runs a future so that a panic in it ends only it; the panic hook has counted it by then.
-async fn unwinding<F: Future>(future: F) -> Result<F::Output, Panicked> {
+pub(in crate::proxy) async fn unwinding<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Ok),

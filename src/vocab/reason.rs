@@ -28,16 +28,16 @@ pub enum Reason {
     HostBackoff,
     /// Every address of the host is in a range that must not be dialled.
     IpProhibited,
-    /// The port is not one of `egress.ports`.
+    /// The port is not one of `egress.ports`, or none that a tunnel may go to.
     PortDenied,
-    /// TRACE.
+    /// TRACE, and CONNECT inside a tunnel.
     MethodDenied,
     /// An `Upgrade`, and the policy does not allow it.
     UpgradeDenied,
     /// Not `http`; `https` until TLS to origins is built.
     SchemeDenied,
-    /// CONNECT, until tunnels are built.
-    ConnectUnsupported,
+    /// What is asked for inside a tunnel is not what the tunnel was opened to.
+    HostMismatch,
     /// The request target or body is over its limit.
     RequestTooLarge,
     /// The request head did not arrive in time.
@@ -135,7 +135,7 @@ impl Reason {
         Self::MethodDenied,
         Self::UpgradeDenied,
         Self::SchemeDenied,
-        Self::ConnectUnsupported,
+        Self::HostMismatch,
         Self::RequestTooLarge,
         Self::RequestTimeout,
         Self::BadRequest,
@@ -238,12 +238,11 @@ impl Reason {
             Self::SchemeDenied => {
                 &Row { name: "scheme_denied", code: Some(770), title: "Scheme not allowed", ..REQUEST }
             }
-            Self::ConnectUnsupported => &Row {
-                name: "connect_unsupported",
-                status: StatusSource::Fixed(501),
+            Self::HostMismatch => &Row {
+                name: "host_mismatch",
+                status: StatusSource::Fixed(421),
                 retry: Retry::Never,
-                code: Some(770),
-                title: "Tunnels are not supported by this version",
+                title: "Host other than the tunnel's",
                 ..REQUEST
             },
             Self::RequestTooLarge => &Row {

@@ -20,7 +20,7 @@ REASONS = {
     "ambiguous_url": ("REJECTED_REQUEST", "http_request_denied", "never"),
     "ip_prohibited": ("REJECTED_ADDRESS", "destination_ip_prohibited", "policy-change"),
     "body_too_large": ("REJECTED_IMPORT", "http_response_body_size", "never"),
-    "connect_unsupported": ("REJECTED_REQUEST", "http_request_denied", "never"),
+    "port_denied": ("REJECTED_REQUEST", "http_request_denied", "policy-change"),
     "bad_request": ("REJECTED_REQUEST", "http_request_error", "never"),
     "method_denied": ("REJECTED_REQUEST", "http_request_denied", "policy-change"),
     "upstream_connect": ("REJECTED_ERROR", "connection_refused", "after"),

@@ -58,24 +58,24 @@ class Singles:
         problems += [
             f"{field!r} is not in {text!r}"
             for field in (
-                "HTTP/1.1 501",
-                "Crawl-Reason: connect_unsupported",
+                "HTTP/1.1 403 Policy-403 reason=port_denied id=",
+                "Crawl-Reason: port_denied",
                 "Crawl-Status: REJECTED_REQUEST",
                 "Proxy-Status: ",
             )
             if field.lower() not in text.lower()
         ]
-        self._report.check("curl -p: CONNECT is answered 501 with our headers", problems)
+        self._report.check("curl -p: CONNECT to a port for no tunnel is answered 403 with phrase and headers", problems)
         target = f"{WWW}:{self._origin.port}"
         for version in ("1.1", "1.0"):
             request = (
                 f"CONNECT {target} HTTP/{version}\r\nHost: {target}\r\n\r\nGET / HTTP/1.1\r\nHost: {target}\r\n\r\n"
             )
             answer, closed = raw_answer(("127.0.0.1", self._gate.port), request.encode())
-            problems = [] if answer.status == 501 else [f"status {answer.status}"]
-            problems += judge.reason_headers("connect_unsupported", None, answer) + ([] if closed else ["not closed"])
+            problems = [] if answer.status == 403 else [f"status {answer.status}"]
+            problems += judge.reason_headers("port_denied", None, answer) + ([] if closed else ["not closed"])
             problems += ["what followed it was answered too"] if answer.body.count(b"HTTP/1.1 ") else []
-            self._report.check(f"raw: CONNECT over HTTP/{version} is answered 501 once, and closed", problems)
+            self._report.check(f"raw: CONNECT over HTTP/{version} is answered 403 once, and closed", problems)
 
     def _methods(self) -> None:
         upload = self._curl([self._www("/news/1.html")] * 2, 'data = "a=b"')

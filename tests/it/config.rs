@@ -114,8 +114,8 @@ egress:
   tls_ports: [8443, 443]
   resolver: { servers: ["192.0.2.53:53"] }
   hosts: { A.example: 10.2.0.7, b.example: [10.2.0.8, "fd00::8"] }
-limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7 }
-timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s }
+limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7, tunnels_per_host: 8 }
+timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s, tls: 12s, tunnel_idle: 13s, tunnel: 14s }
 runtime: { workers: 3 }
 logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
 "#;
@@ -162,8 +162,9 @@ fn every_key_reaches_its_setting() {
         l.request_body,
         l.idle_pool,
         l.idle_per_host,
+        l.tunnels_per_host,
     ];
-    assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!([l.head, l.target, l.origin_head], [16 << 10, 4 << 10, 17 << 10]);
     let t = settings.timeouts;
     let seconds = [
@@ -178,8 +179,11 @@ fn every_key_reaches_its_setting() {
         t.request,
         t.drain,
         t.drain_delay,
+        t.tls,
+        t.tunnel_idle,
+        t.tunnel,
     ];
-    assert_eq!(seconds.map(|d| d.as_secs()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(seconds.map(|d| d.as_secs()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(settings.logs.decisions, LogTarget::File(etc.join("../var/decisions.jsonl")));
     assert_eq!(settings.logs.allows, 0.25);
     assert!(settings.logs.redact_query && format!("{:?}", settings.logs.on_full) == "Wait");
@@ -322,8 +326,8 @@ const BROKEN: [(&str, &str); 44] = [
     ),
     ("timeouts: { head: 0s }", "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`"),
     (
-        "timeouts: { tunnel: 2h }",
-        "c.yaml:1:21: error: `timeouts.tunnel` is not in this version; found `2h`; leave it at `1h`",
+        "timeouts: { tunnel_idle: 0s }",
+        "c.yaml:1:26: error: a duration from 1ms to 365d is needed here; found `0s`",
     ),
     (
         "runtime: { workers: 0 }",

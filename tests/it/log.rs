@@ -229,7 +229,7 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
     }
     let mut tunnel = bench.begin();
     tunnel.host(&HostTarget::parse_authority("t.example:443").unwrap());
-    tunnel.rejected(Reason::ConnectUnsupported, None, Keep::Full);
+    tunnel.rejected(Reason::Undecided, None, Keep::Full);
     drop(tunnel);
     let mut allowed = bench.begin();
     allowed.target(&UrlTarget::parse("http://h.example/page").unwrap());

@@ -25,6 +25,8 @@ mod metrics;
 mod pace;
 mod property;
 mod reload;
+mod robots;
 mod store;
 mod support;
 mod target;
+mod tunnel;

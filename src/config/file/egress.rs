@@ -16,7 +16,6 @@ pub(super) fn read(egress: &mut Egress, mut map: MapReader<'_>, problems: &mut P
     let loopback = map.take("allow_loopback").and_then(|node| read::boolean(node, problems));
     set(&mut egress.allow_loopback, loopback);
     set(&mut egress.ports, map.take("ports").map(|node| ports(node, problems)));
-    // CONNECT is refused whatever its port; the ports that it will be allowed are read all the same.
     set(&mut egress.connect_ports, map.take("connect_ports").map(|node| ports(node, problems)));
     set(&mut egress.tls_ports, map.take("tls_ports").map(|node| ports(node, problems)));
     set(&mut egress.resolver, map.take("resolver").and_then(|node| resolver(node, problems)));

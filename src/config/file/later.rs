@@ -18,7 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 16] = [
+const LATER: [(&str, &str, &str); 12] = [
     ("", "tls", TLS),
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
@@ -29,10 +29,6 @@ const LATER: [(&str, &str, &str); 16] = [
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
     ("egress", "parents", "{}"),
-    ("limits", "tunnels_per_host", "32"),
-    ("timeouts", "tls", "10s"),
-    ("timeouts", "tunnel_idle", "5m"),
-    ("timeouts", "tunnel", "1h"),
     ("logs", "format", "json"),
     ("logs", "rotate", "{size: 256MiB, keep: 8}"),
 ];

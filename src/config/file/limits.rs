@@ -36,6 +36,7 @@ pub(super) fn read_limits(limits: &mut Limits, mut map: MapReader<'_>, problems:
     set(&mut limits.queue_per_host, map.take("queue_per_host").and_then(|n| count(n, COUNT, p)));
     set(&mut limits.queue, map.take("queue").and_then(|n| count(n, COUNT, p)));
     set(&mut limits.max_hold, map.take("max_hold").and_then(|n| wait(n, p)));
+    set(&mut limits.tunnels_per_host, map.take("tunnels_per_host").and_then(|n| count(n, COUNT, p)));
     set(&mut limits.idle_pool, map.take("idle_pool").and_then(|n| count(n, COUNT_OR_NONE, p)));
     set(&mut limits.idle_per_host, map.take("idle_per_host").and_then(|n| count(n, COUNT_OR_NONE, p)));
     later::check(&mut map, "limits", p);
@@ -46,6 +47,7 @@ pub(super) fn read_timeouts(timeouts: &mut Timeouts, mut map: MapReader<'_>, pro
     let p = problems;
     set(&mut timeouts.head, map.take("head").and_then(|n| timeout(n, p)));
     set(&mut timeouts.idle, map.take("idle").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tls, map.take("tls").and_then(|n| timeout(n, p)));
     set(&mut timeouts.dns, map.take("dns").and_then(|n| timeout(n, p)));
     set(&mut timeouts.connect, map.take("connect").and_then(|n| timeout(n, p)));
     set(&mut timeouts.connect_total, map.take("connect_total").and_then(|n| timeout(n, p)));
@@ -53,6 +55,8 @@ pub(super) fn read_timeouts(timeouts: &mut Timeouts, mut map: MapReader<'_>, pro
     set(&mut timeouts.body_idle, map.take("body_idle").and_then(|n| timeout(n, p)));
     set(&mut timeouts.write_stall, map.take("write_stall").and_then(|n| timeout(n, p)));
     set(&mut timeouts.request, map.take("request").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tunnel_idle, map.take("tunnel_idle").and_then(|n| timeout(n, p)));
+    set(&mut timeouts.tunnel, map.take("tunnel").and_then(|n| timeout(n, p)));
     set(&mut timeouts.drain, map.take("drain").and_then(|n| wait(n, p)));
     set(&mut timeouts.drain_delay, map.take("drain_delay").and_then(|n| wait(n, p)));
     later::check(&mut map, "timeouts", p);

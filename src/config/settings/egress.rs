@@ -15,10 +15,9 @@ pub struct Egress {
     pub allow_loopback: bool,
     /// Ports that requests may go to.
     pub ports: Ports,
-    /// Ports that CONNECT may ask for. Until tunnels are built every CONNECT is refused, so any set may be given: none
-    /// lets anything through.
+    /// Ports that CONNECT may ask for, as far as [`Self::ports`] has them too.
     pub connect_ports: Ports,
-    /// Ports where a blind tunnel may carry TLS; as for [`Self::connect_ports`], without effect yet.
+    /// Ports where a tunnel carries TLS and nothing else; one to any other port carries HTTP, judged by URL.
     pub tls_ports: Ports,
     /// How names become addresses.
     pub resolver: Resolver,

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 
-use crate::gate::crawlers::Caller;
 use crate::gate::refusal::Refusal;
-use crate::metrics::OpenConnection;
 use crate::metrics::labels::ForeignBytes;
 use crate::proxy::body::Body;
-use crate::proxy::head::{Foreign, HeadError, HeadEvents, ServiceOpen};
+use crate::proxy::connect::Seat;
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::front::Inside;
+use crate::proxy::head::{Foreign, Handover, HeadError, HeadEvents, ServiceOpen};
 use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
 use crate::vocab::reason::Reason;
 use crate::vocab::rule_id::Slug;
@@ -30,32 +31,40 @@ pub struct Entrance {
     pub crawler: Option<Slug>,
 }
 
-/// A client for as long as its connection lives.
-#[derive(Debug)]
-pub struct Client {
-    /// Who it may be.
-    pub caller: Caller,
-    _open: OpenConnection,
-}
-
 impl Owner for Entrance {
-    type Kept = Client;
+    type Kept = Seat;
     type Body = Body<Travelling>;
     type Error = Hangup;
 
-    fn connected(&self, peer: SocketAddr) -> Client {
+    fn connected(&self, peer: SocketAddr) -> Seat {
         let exchange = &self.exchange;
         let caller = exchange.crawlers.caller(peer.ip(), self.crawler.as_ref());
-        Client { caller, _open: exchange.recorder.metrics().connection() }
+        Seat::new(caller, exchange.recorder.metrics().connection())
     }
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         open: ServiceOpen,
-        connection: &Connection<Client>,
+        connection: &Connection<Seat>,
     ) -> Result<Response<Body<Travelling>>, Hangup> {
-        self.exchange.answer(request, open, &connection.kept.caller).await
+        let seat = &connection.kept;
+        if let Some(host) = seat.inside() {
+            request.extensions_mut().insert(Inside { host: host.clone() });
+        }
+        if request.method() == Method::CONNECT {
+            return self.exchange.connect(request, open, seat).await;
+        }
+        self.exchange.answer(request, open, &seat.caller).await
+    }
+
+    async fn carry_on(
+        &self,
+        client: Handover,
+        connection: &mut Connection<Seat>,
+        drain: &mut DrainWatch,
+    ) -> Option<Handover> {
+        self.exchange.behind_connect(client, &mut connection.kept, drain).await
     }
 
     fn overloaded(&self, _peer: SocketAddr) -> Bytes {

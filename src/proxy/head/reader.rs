@@ -52,6 +52,21 @@ pub struct ReaderSettings {
     pub write_stall: Duration,
 }
 
+/// A client's socket between two protocols: CONNECT and what follows it.
+#[derive(Debug)]
+pub struct Handover {
+    /// The socket.
+    pub socket: Arc<TcpStream>,
+    /// Bytes that have arrived and belong to what follows.
+    pub unread: Vec<u8>,
+}
+
+impl From<TcpStream> for Handover {
+    fn from(socket: TcpStream) -> Self {
+        Self { socket: Arc::new(socket), unread: Vec::new() }
+    }
+}
+
 /// Room for bytes that arrive when hyper has not asked for them.
 const ROOM: usize = 4096;
 
@@ -104,15 +119,16 @@ impl std::fmt::Debug for Leaving {
 
 impl<E: HeadEvents> HeadReader<E> {
     /// Wraps a socket. The service on the other side of hyper must call [`Turn::begin`] for each request.
-    pub fn new(socket: TcpStream, events: E, settings: ReaderSettings, turn: Arc<Turn>) -> Self {
+    pub fn new(client: impl Into<Handover>, events: E, settings: ReaderSettings, turn: Arc<Turn>) -> Self {
+        let client = client.into();
         Self {
-            socket: Socket::new(socket),
+            socket: Socket::new(client.socket),
             events,
             settings,
             turn,
             mode: Mode::Head,
             scan: Scan::default(),
-            buffer: Vec::new(),
+            buffer: client.unread,
             fed: None,
             begun: false,
             wait: LazyTimer::new(settings.idle),
@@ -127,8 +143,8 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
-    pub fn into_parts(self) -> (Arc<TcpStream>, Vec<u8>) {
-        (self.socket.into_stream(), self.buffer)
+    pub fn into_handover(self) -> Handover {
+        Handover { socket: self.socket.into_stream(), unread: self.buffer }
     }
 
     /// Fills `out` with what hyper is to see next; nothing means that the client has gone.

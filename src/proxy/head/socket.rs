@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 pub(super) struct Socket(Arc<TcpStream>);
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(stream))
+    pub(super) fn new(stream: Arc<TcpStream>) -> Self {
+        Self(stream)
     }
 
     pub(super) fn watch(&self) -> ClientWatch {
@@ -85,6 +85,11 @@ impl Socket {
 pub struct ClientWatch(Arc<TcpStream>);
 
 impl ClientWatch {
+    /// Watches a client's socket, which stays open for as long as anybody watches.
+    pub(in crate::proxy) fn new(socket: &Arc<TcpStream>) -> Self {
+        Self(Arc::clone(socket))
+    }
+
     /// Has the connection reset when it is dropped: an end in order would be the end of a body without length.
     pub fn reset_at_end(&self) {
         // It fails if the client has gone, who then needs not be told.

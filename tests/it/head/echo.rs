@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crawlgate::proxy::accept::{self, AcceptLimits, Connection, Owner, Room};
-use crawlgate::proxy::drain::{Drain, Drained};
-use crawlgate::proxy::head::{Foreign, HeadError, HeadEvents, HeadLimits, ReaderSettings, ServiceOpen};
+use crawlgate::proxy::drain::{Drain, DrainWatch, Drained};
+use crawlgate::proxy::head::{
+    Foreign, Handover, HeadError, HeadEvents, HeadLimits, ReaderSettings, ServiceOpen,
+};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -119,6 +121,16 @@ impl Owner for Echo {
         let left = number("/big/").unwrap_or(0) as usize;
         let text = Some(text).filter(|_| left == 0);
         Ok(Response::new(Answer { left, text, _open: open, _in_service: in_service }))
+    }
+
+    async fn carry_on(
+        &self,
+        client: Handover,
+        _: &mut Connection<usize>,
+        _: &mut DrainWatch,
+    ) -> Option<Handover> {
+        // HTTP goes on: what follows is answered in its turn.
+        Some(client)
     }
 
     fn overloaded(&self, _: SocketAddr) -> Bytes {

@@ -17,7 +17,7 @@ use crawlgate::store::Store;
 use crawlgate::vocab::crawler::{Crawler, May};
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::vocab::target::{HostTarget, UrlTarget};
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
@@ -42,6 +42,10 @@ impl Destinations for Anywhere {
     type Vetted = Here;
 
     async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
+        Ok(Here)
+    }
+
+    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, Unreachable> {
         Ok(Here)
     }
 }

@@ -24,7 +24,7 @@ pub const SPECS: &[Spec] = &[
     row("html_only", Shape::Bool, Default::Bool(false), Until(Response), Works),
     row("max_depth", Shape::CountOrNone, Default::None, Until(Request), Works),
     row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
-    row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, NotYet),
+    row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, Works),
     row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, NotYet),
     row("index", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
     row("follow", Shape::Bool, Default::Bool(true), Until(Response), NotYet),

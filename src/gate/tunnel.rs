@@ -1,0 +1,167 @@
+//! From a CONNECT to a tunnel permit: what the policy says of a host whose URLs the proxy will not see.
+//!
+//! A tunnel shows its host, port, crawler and address, so the answer has three values (policy.md section 4). What the
+//! bytes inside turn out to be is the proxy's business.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::metrics::record::Keep;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::fact::{Fact, Facts};
+use crate::policy::rule::{PolicyStage, RuleIndex};
+use crate::policy::trail::Trail;
+use crate::vocab::crawler::Crawler;
+use crate::vocab::target::HostTarget;
+
+use super::destination::{Addresses, Destinations, Remaining};
+use super::permit::TunnelPermit;
+use super::refusal::{Refusal, recorded};
+use super::snapshot::Snapshot;
+
+/// What a CONNECT shows.
+#[derive(Clone, Debug)]
+pub struct TunnelAsked {
+    /// Host and port in canonical form.
+    pub host: HostTarget,
+    /// Who is asking.
+    pub crawler: Crawler,
+}
+
+/// What the policy says of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelVerdict {
+    /// Every URL of the host is admitted, as far as a tunnel's facts reach.
+    Admit,
+    /// Every URL of the host is rejected.
+    Reject,
+    /// Some are, or may be: `tunnel_undecided` says what becomes of it.
+    Undecided,
+}
+
+/// A tunnel and the decision that stands, kept for as long as it is open.
+#[derive(Debug)]
+pub struct TunnelJudged<C> {
+    /// The facts.
+    pub asked: TunnelAsked,
+    /// The policy that judged it last.
+    pub snapshot: Arc<Snapshot<C>>,
+    trail: Trail,
+    decision: Decision,
+}
+
+/// A CONNECT that has been through the gate.
+#[derive(Debug)]
+pub struct TunnelPassage<V, C> {
+    /// The permit, or why there is none.
+    pub outcome: Result<TunnelPermit<V>, Box<Refusal>>,
+    /// Its judgement.
+    pub judged: TunnelJudged<C>,
+}
+
+/// Takes a CONNECT through the gate: the policy by host, the addresses and their ranges, the policy by address.
+///
+/// Robots rules are about paths, so none is asked for here. A host that the policy refuses costs no look-up.
+pub async fn tunnel<D: Destinations, C>(
+    asked: TunnelAsked,
+    snapshot: Arc<Snapshot<C>>,
+    destinations: &D,
+) -> TunnelPassage<D::Vetted, C> {
+    let mut judged = TunnelJudged::new(asked, snapshot);
+    let outcome = match stages(&mut judged, destinations).await {
+        Ok(vetted) => Ok(TunnelPermit::new(judged.asked.host.clone(), vetted)),
+        Err(refusal) => Err(refusal),
+    };
+    TunnelPassage { outcome, judged }
+}
+
+async fn stages<D: Destinations, C>(
+    judged: &mut TunnelJudged<C>,
+    destinations: &D,
+) -> Result<D::Vetted, Box<Refusal>> {
+    let by_address = judged.snapshot.policy.acts_at(PolicyStage::Destination);
+    if judged.decision.rejects() || !by_address {
+        judged.refused()?;
+    }
+    let vetted = destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
+    let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+    if by_address {
+        judged.judge_addresses(&mut vetted)?;
+    }
+    Ok(vetted)
+}
+
+impl<C> TunnelJudged<C> {
+    fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
+        let (trail, decision) = snapshot.policy.decide(&facts(&asked, Fact::Unknown));
+        Self { asked, snapshot, trail, decision }
+    }
+
+    /// What the policy says, whatever becomes of it.
+    pub fn verdict(&self) -> TunnelVerdict {
+        match self.decision.verdict {
+            Verdict::Admit => TunnelVerdict::Admit,
+            Verdict::Reject(_) => TunnelVerdict::Reject,
+            Verdict::Undecided => TunnelVerdict::Undecided,
+        }
+    }
+
+    /// The rules that matched.
+    pub fn matched(&self) -> &[RuleIndex] {
+        self.trail.matched()
+    }
+
+    /// The rule that decided, if one did.
+    pub fn cause(&self) -> Option<RuleIndex> {
+        match self.decision.cause {
+            Cause::Rule(rule) => Some(rule),
+            Cause::Default => None,
+        }
+    }
+
+    /// What the log keeps of a host that is refused by something else than the policy.
+    pub fn keep(&self) -> Keep {
+        recorded(&self.snapshot.policy, &self.trail, Keep::Host)
+    }
+
+    /// Judges an open tunnel by another policy.
+    ///
+    /// # Errors
+    /// If that policy refuses it: the tunnel must be closed.
+    pub fn judge_again(&mut self, snapshot: Arc<Snapshot<C>>, address: IpAddr) -> Result<(), Box<Refusal>> {
+        self.snapshot = snapshot;
+        let policy = &self.snapshot.policy;
+        (self.trail, self.decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
+        self.refused()
+    }
+
+    /// Drops the addresses that the policy refuses; refuses the tunnel if none is left.
+    fn judge_addresses(&mut self, vetted: &mut impl Addresses) -> Result<(), Box<Refusal>> {
+        let (mut kept, mut dropped): (Option<Judgement>, Option<Judgement>) = (None, None);
+        let remaining = vetted.retain(&mut |address| {
+            let policy = &self.snapshot.policy;
+            let (trail, decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
+            let refused = Refusal::by_policy(policy, &trail, &decision).is_some();
+            if refused { &mut dropped } else { &mut kept }.get_or_insert((trail, decision));
+            !refused
+        });
+        let standing = if remaining == Remaining::Some { kept } else { dropped };
+        if let Some((trail, decision)) = standing {
+            (self.trail, self.decision) = (trail, decision);
+        }
+        self.refused()
+    }
+
+    fn refused(&self) -> Result<(), Box<Refusal>> {
+        match Refusal::by_policy(&self.snapshot.policy, &self.trail, &self.decision) {
+            Some(refusal) => Err(Box::new(refusal)),
+            None => Ok(()),
+        }
+    }
+}
+
+type Judgement = (Trail, Decision);
+
+fn facts(asked: &TunnelAsked, address: Fact<Option<IpAddr>>) -> Facts<'_> {
+    Facts { crawler: asked.crawler.as_str(), address, ..Facts::of_tunnel(&asked.host) }
+}

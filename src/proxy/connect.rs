@@ -1,0 +1,256 @@
+//! CONNECT: from the request to an open tunnel, or a refusal that its client can see.
+//!
+//! A tunnel to a TLS port is judged by its host, dialled, and only then granted. One to another port is granted at
+//! once: if HTTP follows, each request inside is judged like any other, and dialled after that. Clients show little of
+//! a refused CONNECT but the reason phrase, so the phrase says why.
+
+mod behind;
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
+use tokio::net::TcpStream;
+
+use crate::gate::crawlers::{Caller, Identity};
+use crate::gate::permit::TunnelPermit;
+use crate::gate::refusal::Refusal;
+use crate::gate::stage::identify::identify;
+use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage};
+use crate::metrics::OpenConnection;
+use crate::metrics::labels::{Source, TunnelVerdict};
+use crate::metrics::policy::PolicyMetrics;
+use crate::metrics::record::Record;
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+use crate::vocab::target::HostTarget;
+
+use super::answer::Asker;
+use super::destination::Vetted;
+use super::dial::dial;
+use super::front;
+use super::head::ServiceOpen;
+use super::http::{Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, established, own, unwinding};
+use super::tunnel::Place;
+use super::upstream::UpstreamError;
+
+/// The longest reason phrase.
+const PHRASE: usize = 80;
+
+/// What is kept for as long as a client's connection lives: its gauge, and what a CONNECT on it has come to.
+#[derive(Debug)]
+pub struct Seat {
+    /// Who it may be.
+    pub caller: Caller,
+    _counted: OpenConnection,
+    granted: Mutex<Option<Granted>>,
+    inside: Option<(HostTarget, Place)>,
+}
+
+/// A CONNECT that is answered with 200.
+#[derive(Debug)]
+struct Granted {
+    record: Record,
+    host: HostTarget,
+    place: Place,
+    onward: Onward,
+}
+
+/// What follows the 200.
+#[derive(Debug)]
+enum Onward {
+    /// TLS to this origin, of which no more than the first bytes are looked at.
+    Blind(Box<Blind>),
+    /// HTTP in the clear, if anything, of this crawler.
+    Plain(Identity),
+}
+
+#[derive(Debug)]
+struct Blind {
+    origin: TcpStream,
+    address: SocketAddr,
+    judged: TunnelJudged<Arc<PolicyMetrics>>,
+}
+
+impl Seat {
+    /// The seat of a connection that begins.
+    pub fn new(caller: Caller, counted: OpenConnection) -> Self {
+        Self { caller, _counted: counted, granted: Mutex::new(None), inside: None }
+    }
+
+    /// The host that the connection is a tunnel to, if it is one.
+    pub fn inside(&self) -> Option<&HostTarget> {
+        self.inside.as_ref().map(|(host, _)| host)
+    }
+
+    fn grant(&self, granted: Granted) {
+        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+    }
+
+    fn granted(&mut self) -> Option<Granted> {
+        self.granted.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Exchange {
+    /// Answers a CONNECT. What follows a granted one is `behind_connect`'s.
+    ///
+    /// # Errors
+    /// [`Hangup`], if this crawler is refused by closing its connection.
+    pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
+        let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
+        let snapshot = self.in_force.load();
+        let mut asker = Asker::of(request.headers());
+        let method = request.method().clone();
+        let way = match unwinding(self.way(request, &seat.caller, &mut asker, &snapshot, &mut record)).await {
+            Ok(way) => way,
+            Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
+        };
+        let (host, place, onward) = match way {
+            Ok(way) => way,
+            Err(refusal) => {
+                self.count(Some(refusal.reason));
+                return match self.refused(&refusal, &asker, &snapshot, &mut record) {
+                    Some(response) => {
+                        let response = with_phrase(response, &refusal, &record);
+                        Ok(own(response, &method, record, open))
+                    }
+                    None => Err(Hangup),
+                };
+            }
+        };
+        self.count(None);
+        record.answered(200, Source::Proxy);
+        record.tunnel_opened();
+        seat.grant(Granted { record, host, place, onward });
+        Ok(established(open))
+    }
+
+    fn count(&self, refused: Option<Reason>) {
+        self.recorder.metrics().tunnel_decided(match refused {
+            None => TunnelVerdict::Allow,
+            Some(Reason::Undecided) => TunnelVerdict::Undecided,
+            Some(_) => TunnelVerdict::Reject,
+        });
+    }
+
+    /// The whole way of a CONNECT up to its 200: each step may refuse it.
+    async fn way(
+        &self,
+        request: Request<Incoming>,
+        caller: &Caller,
+        asker: &mut Asker,
+        snapshot: &Arc<PolicyInForce>,
+        record: &mut Record,
+    ) -> Result<(HostTarget, Place, Onward), Refused> {
+        let (parts, _) = request.into_parts();
+        let who = identify(&self.crawlers, caller, &parts.headers).await?;
+        record.crawler(who.index);
+        asker.is(&who.crawler);
+        record.enter(Stage::Target);
+        let host = front::enter_tunnel(&parts, &self.via)?;
+        record.host(&host);
+        record.enter(Stage::Connect);
+        let settings = &self.tunnels.settings;
+        if !is_in(&settings.connect_ports, host.port()) {
+            let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
+            return Err(refusal.with_detail("the port is none that a tunnel may go to").into());
+        }
+        if !is_in(&settings.tls_ports, host.port()) {
+            let place = self.place(&host)?;
+            record.allowed(None);
+            return Ok((host, place, Onward::Plain(who)));
+        }
+        let asked = TunnelAsked { host: host.clone(), crawler: who.crawler };
+        let TunnelPassage { outcome, judged } =
+            gate::tunnel(asked, Arc::clone(snapshot), &self.vetting).await;
+        note(record, &judged);
+        record.decided_at(record.clock().now());
+        let permit = outcome?;
+        let keep = judged.keep();
+        let kept = |refusal: Refusal| Box::new(Refusal { keep, ..refusal });
+        let place = self.place(&host).map_err(kept)?;
+        let blind = self.dial(permit, judged, record).await.map_err(kept)?;
+        Ok((host, place, Onward::Blind(Box::new(blind))))
+    }
+
+    fn place(&self, host: &HostTarget) -> Result<Place, Refusal> {
+        let overloaded = || {
+            Refusal::new(Reason::Overloaded, Stage::Connect)
+                .with_detail("as many tunnels to the host are open as there may be")
+        };
+        self.tunnels.take(host.host()).ok_or_else(overloaded)
+    }
+
+    /// Connects to where a permit says.
+    async fn dial(
+        &self,
+        permit: TunnelPermit<Vetted>,
+        judged: TunnelJudged<Arc<PolicyMetrics>>,
+        record: &mut Record,
+    ) -> Result<Blind, Refusal> {
+        let (_, vetted) = permit.redeem();
+        record.enter(Stage::Upstream);
+        let began = record.clock().now();
+        let dialled = dial(&vetted, self.tunnels.settings.dial).await.map_err(UpstreamError::Dial);
+        let (origin, address) = dialled.inspect_err(|error| record.upstream_failed(error.as_str()))?;
+        record.connected_in(record.clock().now().saturating_duration_since(began));
+        record.address(address.ip());
+        Ok(Blind { origin, address, judged })
+    }
+}
+
+/// Tells the record what the policy says.
+fn note(record: &mut Record, judged: &TunnelJudged<Arc<PolicyMetrics>>) {
+    record.judged_under(&judged.snapshot.counters);
+    record.matched(judged.matched().iter().map(|rule| rule.0));
+    record.allowed(judged.cause().map(|rule| rule.0));
+}
+
+fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {
+    ports.iter().any(|range| range.contains(&port))
+}
+
+/// Puts the cause of a refusal where clients show it: `Policy-451 rule=no-cgi id=9f3c01ab-1f` (decisions.md section 4).
+fn with_phrase(mut response: Response<Bytes>, refusal: &Refusal, record: &Record) -> Response<Bytes> {
+    let phrase = phrase(response.status().as_u16(), refusal, &record.id().text());
+    if let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes()) {
+        response.extensions_mut().insert(phrase);
+    }
+    response
+}
+
+/// The phrase; the id is never cut, a rule's name may be.
+fn phrase(status: u16, refusal: &Refusal, id: &str) -> String {
+    let cause = match &refusal.rule {
+        Some(rule) => format!("rule={}", rule.as_str()),
+        None => format!("reason={}", refusal.reason.as_str()),
+    };
+    let (before, after) = (format!("Policy-{status} "), format!(" id={id}"));
+    let room = PHRASE.saturating_sub(before.len() + after.len());
+    let cause: String = cause.chars().take(room).collect();
+    format!("{before}{cause}{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocab::rule_id::RuleId;
+
+    #[test]
+    fn the_phrase_says_why_in_eighty_characters() {
+        let by_rule =
+            |id: &str| Refusal { rule: RuleId::new(id), ..Refusal::new(Reason::Rule, Stage::Request) };
+        let id = "9f3c01ab-ffffffffffffffff";
+        assert_eq!(phrase(451, &by_rule("no-cgi"), "a-1"), "Policy-451 rule=no-cgi id=a-1");
+        let denied = Refusal::new(Reason::PortDenied, Stage::Connect);
+        assert_eq!(phrase(403, &denied, "a-1"), "Policy-403 reason=port_denied id=a-1");
+        let long = phrase(451, &by_rule(&"x".repeat(64)), id);
+        assert_eq!(long.len(), PHRASE);
+        assert!(long.is_ascii() && long.ends_with(&format!("x id={id}")), "{long}");
+    }
+}

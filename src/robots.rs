@@ -1,0 +1,26 @@
+//! robots.txt by RFC 9309: reading a file once for all crawlers, and saying which line decides a URL.
+//!
+//! Pure: bytes and facts in, an answer out. Nothing here fetches, caches or reads a clock; what the outcome of a fetch
+//! means is a table in [`standing`]. Parsing and matching are linear in the input, without regular expressions.
+//!
+//! Choices where the standard leaves one, or where the wild differs:
+//! - Read as Google reads: a missing colon between two words, the usual misspellings of `Disallow` and `User-agent`,
+//!   keys by their beginning, any of CR, LF and CRLF, a byte order mark or the beginning of one, 16,663 bytes a line;
+//!   `Allow: /dir/index.html` allows `/dir/` too. A pattern that starts with neither `/` nor `*` matches nothing.
+//! - Product tokens may have digits (`MJ12bot`); what follows a token on its line (`Foo/1.0`, `Foo Bar`) is ignored.
+//! - Escapes as section 2.2.2 says: `%62` is `b`, `%7e` is `~`, and a byte that a URL may not have is its escape.
+//!   Reserved characters count as written, save that `:`, `/`, `@`, `[` and `]` behind the `?` of a rule are the
+//!   same as their escapes.
+//! - `Crawl-delay` and `Sitemap` are kept; they never end a list of user agents. Request-rate, Visit-time,
+//!   Content-Usage, Content-Signal and all others are counted as unknown, and not kept.
+
+pub mod agent;
+mod escape;
+mod line;
+pub mod parse;
+mod pattern;
+pub mod rules;
+
+pub use escape::normal_form;
+pub use parse::{MAX_BYTES, Parsed};
+pub use rules::{Access, Cause, Ruling};

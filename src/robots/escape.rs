@@ -1,0 +1,172 @@
+//! The normal form in which rules and URLs are compared (RFC 9309 section 2.2.2). Not the form that is sent.
+
+use std::borrow::Cow;
+
+/// What a byte, written plainly, becomes in the normal form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    Stays,
+    Escaped,
+}
+
+/// What an escaped byte becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    Decoded,
+    Stays,
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// The normal form of a path and query: escapes in capitals, those of unreserved characters and of `*` and `$`
+/// decoded, and bytes that no URL may have escaped.
+///
+/// `*` and `$` are among the decoded since a rule writes them as `%2A` and `%24` to mean the characters (section
+/// 2.2.3). Borrowed if the text is in normal form already, as nearly all are.
+pub fn normal_form(text: &[u8]) -> Cow<'_, [u8]> {
+    let odd = |&b: &u8| b == b'%' || plain(b) == Plain::Escaped;
+    let Some(first) = text.iter().position(odd) else { return Cow::Borrowed(text) };
+    let (clean, rest) = text.split_at_checked(first).unwrap_or((text, &[]));
+    let mut out = Vec::with_capacity(text.len() + 8);
+    out.extend_from_slice(clean);
+    append_normal(rest, &mut out);
+    Cow::Owned(out)
+}
+
+/// Appends the normal form of a text.
+pub(super) fn append_normal(mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some((&byte, rest)) = text.split_first() {
+        text = match escaped(byte, rest) {
+            Some((value, after)) => {
+                append_escape(value, out);
+                after
+            }
+            None => {
+                append_plain(byte, out);
+                rest
+            }
+        };
+    }
+}
+
+/// A normal form with `:`, `/`, `@`, `[` and `]` decoded behind the first `?`, where they delimit nothing.
+///
+/// Borrowed if that changes nothing.
+pub(super) fn query_decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(query) = memchr::memchr(b'?', text) else { return Cow::Borrowed(text) };
+    let (path, query) = text.split_at_checked(query).unwrap_or((text, &[]));
+    if memchr::memchr(b'%', query).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = path.to_vec();
+    append_query_decoded(query, &mut out);
+    Cow::Owned(out)
+}
+
+fn append_query_decoded(mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some((&byte, rest)) = text.split_first() {
+        text = match escaped(byte, rest) {
+            Some((value, after)) if is_query_delimiter(value) => {
+                out.push(value);
+                after
+            }
+            Some(_) | None => {
+                out.push(byte);
+                rest
+            }
+        };
+    }
+}
+
+/// Whether a normal form has one of the characters that [`query_decoded`] is about, plain or escaped, behind a `?`.
+pub(super) fn has_query_delimiter(text: &[u8]) -> bool {
+    let Some(query) = memchr::memchr(b'?', text).and_then(|at| text.get(at..)) else { return false };
+    let plain = query.iter().any(|&b| is_query_delimiter(b));
+    let written = |w: &[u8]| matches!(w, [b, rest @ ..] if escaped(*b, rest).is_some_and(|(v, _)| is_query_delimiter(v)));
+    plain || query.windows(3).any(written)
+}
+
+fn is_query_delimiter(byte: u8) -> bool {
+    matches!(byte, b':' | b'/' | b'@' | b'[' | b']')
+}
+
+fn append_plain(byte: u8, out: &mut Vec<u8>) {
+    match plain(byte) {
+        Plain::Stays => out.push(byte),
+        Plain::Escaped => append_hex(byte, out),
+    }
+}
+
+fn append_escape(value: u8, out: &mut Vec<u8>) {
+    match escape_of(value) {
+        Escape::Decoded => out.push(value),
+        Escape::Stays => append_hex(value, out),
+    }
+}
+
+fn append_hex(value: u8, out: &mut Vec<u8>) {
+    let digit = |n: u8| HEX.get(usize::from(n)).copied().unwrap_or(b'0');
+    out.extend([b'%', digit(value >> 4), digit(value & 0xF)]);
+}
+
+/// A stray `%` stays as it is, so that it matches itself.
+fn plain(byte: u8) -> Plain {
+    match byte {
+        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => Plain::Escaped,
+        0x21..=0x7E => Plain::Stays,
+        _ => Plain::Escaped,
+    }
+}
+
+fn escape_of(value: u8) -> Escape {
+    match value {
+        b'-' | b'.' | b'_' | b'~' | b'*' | b'$' => Escape::Decoded,
+        _ if value.is_ascii_alphanumeric() => Escape::Decoded,
+        _ => Escape::Stays,
+    }
+}
+
+/// The byte that `%XX` stands for, and what follows it.
+fn escaped(byte: u8, rest: &[u8]) -> Option<(u8, &[u8])> {
+    let (b'%', [high, low, after @ ..]) = (byte, rest) else { return None };
+    Some((hex(*high)? << 4 | hex(*low)?, after))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_forms() {
+        for (text, normal) in [
+            ("/a/b?c=d:e", "/a/b?c=d:e"),
+            ("/%62%61%7A", "/baz"),
+            ("/%7e%2a%24%2f", "/~*$%2F"),
+            ("/á", "/%C3%A1"),
+            ("/a b|<>", "/a%20b%7C%3C%3E"),
+            ("/100%/%4/%zz%", "/100%/%4/%zz%"),
+            ("/%e3%83%84", "/%E3%83%84"),
+        ] {
+            assert_eq!(normal_form(text.as_bytes()), normal.as_bytes(), "{text}");
+        }
+        assert!(matches!(normal_form(b"/a/b?c=d"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn delimiters_of_a_query() {
+        for (text, decoded) in
+            [("/a%3A?b=%3A%2F%26", "/a%3A?b=:/%26"), ("/a%2F", "/a%2F"), ("/a?b=:", "/a?b=:")]
+        {
+            assert_eq!(query_decoded(text.as_bytes()), decoded.as_bytes(), "{text}");
+        }
+        for (text, has) in
+            [("/a:?b", false), ("/a?b:", true), ("/a?%3A", true), ("/a?%26", false), ("/a", false)]
+        {
+            assert_eq!(has_query_delimiter(text.as_bytes()), has, "{text}");
+        }
+    }
+}

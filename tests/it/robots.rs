@@ -1,0 +1,7 @@
+//! robots.txt: the published test-suite, the standard's examples and cases of our own (tables in tests/robots), what a
+//! hostile file costs, other parsers' opinions, and the command.
+
+mod check;
+mod cost;
+mod read;
+mod table;

@@ -1,0 +1,46 @@
+//! Hostile files: they may cost little time and no more memory than a few times the cap. The times for a release build
+//! are in benches/robots.rs; here the bound is loose, so that only a blow-up fails.
+
+use std::time::{Duration, Instant};
+
+use crawlgate::robots::{Access, MAX_BYTES, Parsed};
+
+fn check(name: &str, body: &str, path: &str, access: Access) {
+    let start = Instant::now();
+    let parsed = Parsed::new(body.as_bytes());
+    let ruling = parsed.ruling("x", path);
+    let took = start.elapsed();
+    assert_eq!(ruling.access, access, "{name}");
+    assert!(took < Duration::from_secs(2), "{name}: {took:?}");
+    let bytes = parsed.bytes();
+    assert!(bytes < 12 * MAX_BYTES, "{name}: {bytes} bytes");
+}
+
+#[test]
+fn hostile_files() {
+    let head = "User-agent: *\n";
+    let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
+        std::iter::once(head.to_owned()).chain((0..count).map(line)).collect()
+    };
+    let long = format!("/{}", "a".repeat(8000));
+    let stars = format!("{head}Disallow: /{}b\n", "*a".repeat(5000));
+    check("5,000 stars", &stars, &long, Access::Allow);
+    check("a run of stars", &format!("{head}Disallow: /{}b\n", "*".repeat(5000)), &long, Access::Allow);
+    let wild = lines(10_000, &|n| format!("Disallow: /*a{n}*b$\n"));
+    check("10,000 wildcard rules", &wild, &long, Access::Allow);
+    check(
+        "10 MB",
+        &lines(400_000, &|n| format!("Disallow: /folder/{n}/x\n")),
+        "/folder/7/x",
+        Access::Disallow,
+    );
+    check("short rules", &lines(70_000, &|_| "allow:/\n".into()), "/a", Access::Allow);
+    let nested = lines(1000, &|n| format!("Disallow: /{}\n", "a".repeat(n)));
+    check("nested beginnings", &nested, &long, Access::Disallow);
+    let agents = "user-agent:*\ndisallow:/a*b$\n".repeat(20_000);
+    check("20,000 groups", &agents, &long, Access::Allow);
+    let list = format!("{}disallow:/a*b$\n", "user-agent:*\n".repeat(40_000));
+    check("40,000 user agents of one group", &list, &long, Access::Allow);
+    check("one line", &"a".repeat(10_000_000), "/", Access::Allow);
+    check("empty lines", &"\n".repeat(10_000_000), "/", Access::Allow);
+}

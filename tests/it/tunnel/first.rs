@@ -1,0 +1,117 @@
+//! The first bytes in a tunnel decide whether it stays open.
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::gate::Gate;
+
+use super::hello::{body, ech, hello, message, records, server_name};
+use super::wire::{Client, Origin, POLICY, config, metric, until};
+
+/// Sends bytes in parts, with pauses between them; what comes back until the tunnel ends, or as many bytes.
+fn answered(gate: &Gate, authority: &str, parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut client = Client::tunnel_to(gate.proxy, authority);
+    for part in parts {
+        // It may be closed already.
+        let _ = client.0.write_all(part);
+        thread::sleep(Duration::from_millis(10));
+    }
+    client.half_close();
+    client.rest().into_bytes()
+}
+
+#[test]
+fn a_tls_port_carries_tls_for_its_host_alone() {
+    let (origin, gate) = Origin::behind_a_gate("timeouts: { tls: 500ms }", POLICY);
+    let (a, literal) = (format!("a.test:{}", origin.port), format!("127.0.0.1:{}", origin.port));
+    let of = |extensions: &[_]| records(&message(&body(extensions)), 16_384);
+    let good = hello(Some("a.test"));
+    let in_parts = |bytes: &[u8], size| bytes.chunks(size).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let fragments = records(&message(&body(&[server_name("a.test")])), 20);
+    for (to, parts, category, opens) in [
+        (&a, vec![good.clone()], "match", true),
+        (&a, in_parts(&good, 9), "match", true),
+        (&a, in_parts(&fragments, 37), "match", true),
+        (&a, vec![hello(Some("A.Test."))], "match", true),
+        (&a, vec![hello(Some("b.test"))], "mismatch", false),
+        (&a, vec![hello(None)], "none", false),
+        (&literal, vec![hello(None)], "none", true),
+        (&literal, vec![hello(Some("a.test"))], "mismatch", false),
+        (&a, vec![of(&[ech(), server_name("a.test")])], "ech", true),
+        (&a, vec![of(&[ech(), server_name("b.test")])], "mismatch", false),
+        (&a, vec![b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec()], "not_tls", false),
+        (&a, vec![b"SSH-2.0-x\r\n".to_vec()], "not_tls", false),
+        (&a, vec![b"\x16\x03\x01\0\x04\x02\0\0\0".to_vec()], "malformed", false),
+        (&a, vec![records(&[&[1, 0, 0x3f, 0xf0][..], &[0; 16_000]].concat(), 1)], "malformed", false),
+    ] {
+        let series = format!("crawlgate_sni_checks_total{{category=\"{category}\"}}");
+        let (before, ended) = (metric(&gate, &series), origin.ended());
+        let seen = origin.seen().len();
+        let back = String::from_utf8_lossy(&answered(&gate, to, &parts)).len();
+        assert_eq!(back > 0, opens, "{category}: {parts:?}");
+        assert_eq!(metric(&gate, &series), before + 1, "{category}");
+        until("the origin's connection ends", || origin.ended() > ended);
+        let sent = if opens { parts.concat().len() } else { 0 };
+        assert_eq!(origin.seen().len() - seen, sent, "{category}");
+    }
+    // Silence, and a hello that never ends.
+    for part in [&good[..0], &good[..20]] {
+        let before = metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}");
+        let mut client = Client::tunnel_to(gate.proxy, &a);
+        client.send(part);
+        assert_eq!(client.rest(), "");
+        assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}"), before + 1);
+    }
+    until("all tunnels are over", || metric(&gate, "crawlgate_tunnels") == 0);
+    let reasons = |reason, count| {
+        let series = format!(
+            "crawlgate_decisions_total{{crawler=\"anonymous\",reason=\"{reason}\",stage=\"connect\",verdict=\"reject\"}}"
+        );
+        assert_eq!(metric(&gate, &series), count, "{reason}");
+    };
+    reasons("host_mismatch", 4);
+    reasons("bad_request", 4);
+    reasons("request_timeout", 2);
+}
+
+/// A client that leaves without a word is none of the categories.
+#[test]
+fn a_client_that_says_nothing_and_leaves_is_not_counted() {
+    let (origin, gate) = Origin::behind_a_gate("", POLICY);
+    drop(Client::tunnel(gate.proxy, origin.port));
+    until("the origin's connection ends", || origin.ended() == 1);
+    for category in ["match", "mismatch", "none", "ech", "not_tls", "malformed", "timeout"] {
+        assert_eq!(metric(&gate, &format!("crawlgate_sni_checks_total{{category=\"{category}\"}}")), 0);
+    }
+}
+
+#[test]
+fn a_plain_port_carries_http_alone() {
+    let origin = Origin::http();
+    let ports = "connect_ports: [1-65535]\n  tls_ports: [443]";
+    let gate = Gate::start(&config(ports, "timeouts: { tls: 300ms }"), POLICY);
+    for (bytes, kind) in [
+        (hello(Some("a.test")), "client_hello"),
+        (b"SSH-2.0-x\r\n\r\n".to_vec(), ""),
+        (b"\0\x01\x02".to_vec(), "unknown"),
+        (b"\xffx".to_vec(), "unknown"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), "http2_preface"),
+    ] {
+        let series = format!("crawlgate_foreign_bytes_total{{reason=\"{kind}\"}}");
+        let before = if kind.is_empty() { 0 } else { metric(&gate, &series) };
+        let mut client = Client::tunnel(gate.proxy, origin.port);
+        client.send(&bytes);
+        let back = client.rest();
+        if kind.is_empty() {
+            // What begins like a request is answered like a bad one.
+            assert!(back.starts_with("HTTP/1.1 400 "), "{back}");
+        } else {
+            assert_eq!((back.as_str(), metric(&gate, &series)), ("", before + 1), "{kind}");
+        }
+    }
+    let mut silent = Client::tunnel(gate.proxy, origin.port);
+    assert_eq!(silent.rest(), "");
+    until("all tunnels are over", || metric(&gate, "crawlgate_tunnels") == 0);
+    assert_eq!(origin.connections(), 0);
+}
