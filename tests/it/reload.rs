@@ -1,4 +1,4 @@
-//! Reloading while requests are under way: by signal, through the API and by changed files; and ending twice.
+//! Reloading while requests are under way: by signal, through the API and by changed files.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,8 +12,8 @@ use serde_json::Value as Json;
 
 use crate::support::gate::Gate;
 
-const LONG: Duration = Duration::from_secs(20);
-const CONFIG: &str = "
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const CONFIG: &str = "
 listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
 egress: { allow_loopback: true, ports: [1-65535] }
@@ -24,7 +24,7 @@ logs: { decisions: none }
 const RELOADS: usize = 200;
 
 /// A policy that refuses `/refused`, and the path of its own name, by a rule of this name, with this intent.
-fn policy(rule: &str, intent: &str) -> String {
+pub(crate) fn policy(rule: &str, intent: &str) -> String {
     format!(
         "policy: 1\nname: {rule}\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {{ delay: 0s, \
          concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: [/refused, /{rule}] }}, \
@@ -32,14 +32,14 @@ fn policy(rule: &str, intent: &str) -> String {
     )
 }
 
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -52,17 +52,24 @@ impl Answer {
 }
 
 /// A kept connection.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn new(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).expect("it listens");
+    pub(crate) fn new(to: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(to).expect("it listens"))
+    }
+
+    pub(crate) fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(LONG)).expect("a socket");
         Self(BufReader::new(stream))
     }
 
     fn ask(&mut self, head: &str) -> Answer {
         self.0.get_mut().write_all(head.as_bytes()).expect("it reads");
+        self.answer()
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert_ne!(self.0.read_line(&mut head).expect("it answers"), 0, "closed behind {head:?}");
@@ -76,12 +83,12 @@ impl Client {
         answer
     }
 
-    fn get(&mut self, url: &str) -> Answer {
+    pub(crate) fn get(&mut self, url: &str) -> Answer {
         self.ask(&format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"))
     }
 }
 
-fn admin(gate: &Gate, line: &str) -> Answer {
+pub(crate) fn admin(gate: &Gate, line: &str) -> Answer {
     Client::new(gate.admin)
         .ask(&format!("{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin))
 }
@@ -111,7 +118,7 @@ fn origin() -> SocketAddr {
 }
 
 /// Asks again and again, for as long as a reload by signal or file may take.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");
@@ -272,25 +279,6 @@ fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeS
         std::thread::sleep(Duration::from_millis(2));
     }
     seen
-}
-
-#[test]
-fn a_second_signal_cuts_the_drain_short() {
-    // An origin that never answers holds the drain up.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let config = format!("{CONFIG}timeouts: {{ drain: 10m }}\n");
-    let mut gate = Gate::start(&config, &policy("one", "deny"));
-    let mut client = TcpStream::connect(gate.proxy).expect("it listens");
-    let url = format!("http://{}/", silent.local_addr().expect("an address"));
-    client.write_all(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("it reads");
-    let _held = silent.accept().expect("the request arrives");
-    gate.signal("TERM");
-    until("it drains", || gate.said().contains("SIGTERM"));
-    assert!(gate.is_up());
-    let begun = Instant::now();
-    gate.signal("TERM");
-    assert_eq!(gate.ended(), Some(0));
-    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
 }
 
 #[test]
