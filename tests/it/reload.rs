@@ -99,22 +99,21 @@ fn origin() -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(stream);
-                let mut line = String::new();
-                while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
-                    if line == "\r\n" {
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                        if reader.get_mut().write_all(answer).is_err() {
-                            return;
-                        }
-                    }
-                    line.clear();
-                }
-            });
+            std::thread::spawn(move || answer_all(BufReader::new(stream)));
         }
     });
     address
+}
+
+fn answer_all(mut reader: BufReader<TcpStream>) {
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        if line == "\r\n" && reader.get_mut().write_all(answer).is_err() {
+            return;
+        }
+        line.clear();
+    }
 }
 
 /// Asks again and again, for as long as a reload by signal or file may take.
