@@ -60,6 +60,11 @@ impl PolicyApi {
                 StatusCode::OK
             }
             Outcome::Unchanged => StatusCode::OK,
+            Outcome::NothingToRead => {
+                let detail = "no file stands behind this policy; name one in policy.path and restart";
+                page::extend(&mut document, &json!({ "detail": detail }));
+                StatusCode::OK
+            }
             Outcome::Refused(problems) => {
                 let detail = "the policy was not loaded; the one in force stays";
                 page::extend(&mut document, &json!({ "detail": detail, "problems": listed(problems) }));
@@ -98,7 +103,7 @@ fn last_reload(attempt: &Attempt) -> Json {
 fn result(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Loaded { .. } => "loaded",
-        Outcome::Unchanged => "unchanged",
+        Outcome::Unchanged | Outcome::NothingToRead => "unchanged",
         Outcome::Refused(_) => "refused",
     }
 }

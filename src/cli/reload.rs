@@ -1,8 +1,10 @@
 //! Reads the policy again while the proxy runs, and puts it in force if nothing is wrong with it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::admin::health::CheckState;
 use crate::clock::Clock;
 use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, PolicySettings, Settings};
@@ -67,21 +69,26 @@ impl Reloading {
         &self.in_force
     }
 
-    /// What is in force, in words.
-    pub(super) fn status(&self) -> String {
-        let snapshot = self.in_force.load();
-        format!("policy {}@{} is in force", snapshot.policy.name(), snapshot.policy.revision())
+    /// What is in force, and whether it should be, in words.
+    pub(super) fn status(&self, outcome: &Outcome) -> String {
+        let words = match standing(&self.in_force.load(), Some(outcome)) {
+            CheckState::Ok(in_force) => format!("{in_force} is in force"),
+            CheckState::Warn(words) | CheckState::Fail(words) => words,
+        };
+        format!("policy {words}")
     }
 
     /// One attempt. Reading and compiling are done apart from the threads that serve.
     pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Outcome {
-        let this = Arc::clone(&self);
-        let read = tokio::task::spawn_blocking(move || this.read()).await;
-        let outcome = match read {
-            Ok(Ok(compiled)) => self.accept(compiled),
-            Ok(Err(problems)) => Outcome::Refused(problems),
-            Err(_) => Outcome::Refused(vec![panicked(&self.settings.origin)]),
+        let outcome = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => Outcome::NothingToRead,
+            PolicyOrigin::Path(path) => {
+                let this = Arc::clone(&self);
+                let read = tokio::task::spawn_blocking(move || this.read()).await;
+                self.accept(read.unwrap_or_else(|_| Err(vec![panicked(path)])))
+            }
         };
+        self.count(&outcome);
         self.say(trigger, &outcome);
         outcome
     }
@@ -100,14 +107,26 @@ impl Reloading {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept(&self, compiled: Compiled) -> Outcome {
+    fn accept(&self, read: Result<Compiled, Vec<Problem>>) -> Outcome {
+        let compiled = match read {
+            Ok(compiled) => compiled,
+            Err(problems) => return Outcome::Refused(problems),
+        };
         let before = self.in_force.load();
         if before.policy.revision() == compiled.policy.revision() {
-            self.metrics.policy_unchanged(self.clock.wall());
             return Outcome::Unchanged;
         }
         self.in_force.replace(snapshot(compiled.policy, &self.metrics, &self.clock));
         Outcome::Loaded { before: before.policy.revision().to_owned(), warnings: compiled.problems }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        match outcome {
+            // Counted with its rules.
+            Outcome::Loaded { .. } => {}
+            Outcome::Unchanged | Outcome::NothingToRead => self.metrics.policy_unchanged(self.clock.wall()),
+            Outcome::Refused(_) => self.metrics.policy_failed(),
+        }
     }
 
     fn say(&self, trigger: Trigger, outcome: &Outcome) {
@@ -121,8 +140,10 @@ impl Reloading {
             Outcome::Unchanged => {
                 tracing::info!(%trigger, "policy {name}@{revision} is in force still: nothing changed")
             }
+            Outcome::NothingToRead => {
+                tracing::info!(%trigger, "policy {name}@{revision} is in force still: no file stands behind it");
+            }
             Outcome::Refused(_) => {
-                self.metrics.policy_failed();
                 tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays in force");
             }
         }
@@ -161,10 +182,24 @@ fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<Po
     Snapshot { policy, counters }
 }
 
-fn panicked(origin: &PolicyOrigin) -> Problem {
-    let file = match origin {
-        PolicyOrigin::Path(path) => path.to_string_lossy().into(),
-        PolicyOrigin::BuiltIn => "built-in".into(),
-    };
-    Problem::error(&Place::of_file(&file), "crawlgate broke down on this policy; please report it")
+/// The policy in force, for readiness; a warning if a newer one was refused.
+pub(super) fn standing(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Outcome>) -> CheckState {
+    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    match last {
+        Some(Outcome::Refused(problems)) => {
+            let errors = match problems.iter().filter(|problem| problem.is_error()).count() {
+                1 => "1 error".to_owned(),
+                count => format!("{count} errors"),
+            };
+            CheckState::Warn(format!("{in_force} stays in force: the last reload found {errors}"))
+        }
+        Some(Outcome::Loaded { .. } | Outcome::Unchanged | Outcome::NothingToRead) | None => {
+            CheckState::Ok(in_force)
+        }
+    }
+}
+
+fn panicked(path: &Path) -> Problem {
+    let place = Place::of_file(&path.to_string_lossy().into());
+    Problem::error(&place, "crawlgate broke down on this policy; please report it")
 }

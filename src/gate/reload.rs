@@ -49,6 +49,8 @@ pub enum Outcome {
     },
     /// The files say what is in force already.
     Unchanged,
+    /// No file stands behind the policy in force.
+    NothingToRead,
     /// The policy in force stays, for these problems.
     Refused(Vec<Problem>),
 }
@@ -58,7 +60,7 @@ impl Outcome {
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Loaded { warnings: problems, .. } | Self::Refused(problems) => problems,
-            Self::Unchanged => &[],
+            Self::Unchanged | Self::NothingToRead => &[],
         }
     }
 }

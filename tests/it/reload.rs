@@ -221,6 +221,45 @@ fn changed_files_reload_by_themselves() {
     until("the list is seen", || client.get("http://h.invalid/").field("crawl-rule") == Some("listed"));
 }
 
+#[test]
+fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
+    let gate = Gate::start_with(CONFIG, "", |command| {
+        let directory = command.get_current_dir().expect("its own");
+        std::fs::remove_file(directory.join("policy.yaml")).expect("it is there");
+    });
+    let answer = admin(&gate, "POST /api/v1/reload");
+    assert_eq!((answer.status, &answer.json()["policy"]), (200, &"builtin".into()));
+    assert_eq!(answer.json()["result"], "unchanged");
+    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("policy.path")));
+    until("the log says so", || gate.said().contains("no file stands behind it"));
+}
+
+/// As many ask at once as like: each gets its answer, and few attempts are made for all.
+#[test]
+fn a_crowd_that_asks_for_reloads_is_answered() {
+    let gate = Gate::start(
+        &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
+        &policy("one", "deny"),
+    );
+    gate.write("policy.yaml", &policy("two", "deny"));
+    let askers: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = Client::new(gate.admin);
+            let head =
+                format!("POST /api/v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin);
+            std::thread::spawn(move || client.ask(&head).json())
+        })
+        .collect();
+    (0..10).for_each(|_| gate.signal("HUP"));
+    for asker in askers {
+        let answer = asker.join().expect("an answer");
+        assert_eq!(answer["policy"], "two", "{answer}");
+    }
+    let metrics = admin(&gate, "GET /metrics").body;
+    assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"success\"} 2\n"));
+    assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"failure\"} 0\n"));
+}
+
 /// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
 #[test]
 fn requests_under_reloads_are_each_judged_by_one_policy() {
@@ -302,6 +341,12 @@ fn systemd_is_told() {
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
     let ready = told();
     assert!(ready.contains("READY=1") && ready.contains("STATUS=policy two@"), "{ready}");
+    gate.write("policy.yaml", "policy: 1\nrules: no\n");
+    gate.signal("HUP");
+    assert!(told().contains("RELOADING=1"));
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains("two@"), "{ready}");
+    assert!(ready.contains(" stays in force: the last reload found 3 errors"), "{ready}");
     gate.signal("TERM");
     assert!(told().contains("STOPPING=1"));
     assert_eq!(gate.ended(), Some(0));
