@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, PolicySettings};
+use crate::config::settings::{PolicyOrigin, PolicySettings, Settings};
 use crate::config::watch::{Footprint, Watch};
+use crate::gate::crawlers::Registration;
 use crate::gate::reload::{Outcome, Reloads, Trigger};
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::metrics::Metrics;
@@ -44,6 +45,7 @@ impl From<Policy> for Opened {
 #[derive(Debug)]
 pub(super) struct Reloading {
     settings: PolicySettings,
+    crawlers: Vec<Registration>,
     in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     metrics: Metrics,
     clock: Clock,
@@ -52,9 +54,10 @@ pub(super) struct Reloading {
 
 impl Reloading {
     /// Puts the first policy in force.
-    pub(super) fn new(settings: PolicySettings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(settings: &Settings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
         let in_force = Arc::new(InForce::new(snapshot(opened.policy, &metrics, &clock)));
-        Self { settings, in_force, metrics, clock, watch: Mutex::new(Watch::new(opened.footprint)) }
+        let (settings, crawlers) = (settings.policy.clone(), settings.crawlers.clone());
+        Self { settings, crawlers, in_force, metrics, clock, watch: Mutex::new(Watch::new(opened.footprint)) }
     }
 
     /// The policy in force.
@@ -93,6 +96,7 @@ impl Reloading {
             return Outcome::Unchanged;
         }
         tell(&compiled.problems);
+        tell(&policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
         self.in_force.replace(snapshot(compiled.policy, &self.metrics, &self.clock));
         Outcome::Loaded { before: before.policy.revision().to_owned() }
     }

@@ -112,8 +112,7 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let policies = (settings.policy.clone(), policy.into());
-        let reloading = Arc::new(Reloading::new(policies.0, policies.1, metrics.clone(), clock.clone()));
+        let reloading = Arc::new(Reloading::new(settings, policy.into(), metrics.clone(), clock.clone()));
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
         let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
