@@ -31,3 +31,4 @@ mod store;
 mod support;
 mod target;
 mod tunnel;
+mod watch;
