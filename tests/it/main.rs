@@ -30,3 +30,4 @@ mod store;
 mod support;
 mod target;
 mod tunnel;
+mod upstream;
