@@ -31,4 +31,5 @@ mod store;
 mod support;
 mod target;
 mod tunnel;
+mod upstream;
 mod watch;
