@@ -170,7 +170,7 @@ impl Exchange {
         }
         let asked = TunnelAsked { host: host.clone(), crawler: who.crawler };
         let way = TunnelWay {
-            destinations: &self.vetting,
+            destinations: &*self.vetting,
             in_force: &self.in_force,
             hold: &self.hold,
             patience: settings.dial.total,

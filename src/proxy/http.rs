@@ -34,6 +34,7 @@ use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
+use super::robots::Robots;
 use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
 
@@ -52,9 +53,11 @@ pub struct Exchange {
     /// Where requests wait for their host's turn.
     pub hold: Arc<Hold>,
     /// Names, and which addresses may be dialled.
-    pub vetting: Vetting,
+    pub vetting: Arc<Vetting>,
+    /// Hosts' robots.txt.
+    pub robots: Robots,
     /// Origins.
-    pub upstream: Upstream,
+    pub upstream: Arc<Upstream>,
     /// Records.
     pub recorder: Recorder,
     /// This process in `Via`.
@@ -167,7 +170,7 @@ impl Exchange {
         let asked = Asked::new(target, who.crawler, &parts);
         let profile = || asker.manner(self.profile).profile;
         let waits = Waits { hold: &self.hold, profile: &profile };
-        let way = Way { destinations: &self.vetting, in_force: &self.in_force, waits };
+        let way = Way { destinations: &*self.vetting, robots: &self.robots, in_force: &self.in_force, waits };
         let Passage { outcome, mut judged, held } =
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
@@ -177,6 +180,7 @@ impl Exchange {
         }
         let permit = match outcome {
             Outcome::Forward(permit) => permit,
+            Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         let call = self.call(parts, body, &judged.asked.target);

@@ -87,15 +87,26 @@ impl Subject<'_> {
         let key = self.politeness.key();
         let address = if key == PaceKey::Address { vetted.first() } else { None };
         let address = address.as_ref().map(IpAddr::to_string);
-        let name = match (key, &address) {
-            (PaceKey::Address, Some(address)) => address,
-            (PaceKey::RegistrableDomain, _) => registrable(self.host),
-            (PaceKey::Host | PaceKey::Address, _) => self.host,
-        };
+        let name = name(key, address.as_deref(), self.host);
         let (key, overflow) = (Key { name, class: self.class }, self.politeness.overflow());
         let asking = Asking { key, pace, overflow, crawler: self.crawler, what: self.what };
         hold.admit(&asking, arrival, patience).await
     }
+}
+
+/// What is paced as one with a host; the address is asked for only where it is the key.
+pub(in crate::gate) fn name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a str) -> &'a str {
+    match (key, address) {
+        (PaceKey::Address, Some(address)) => address,
+        (PaceKey::RegistrableDomain, _) => registrable(host),
+        (PaceKey::Host | PaceKey::Address, _) => host,
+    }
+}
+
+/// How a request of the proxy's own is paced for this one: as a page.
+pub(in crate::gate) fn of_pages<C>(judged: &Judged<C>) -> (PaceKey, Pace) {
+    let politeness = Politeness::of(judged.policy(), &judged.trail);
+    (politeness.key(), pace(&politeness, Class::Navigation, None))
 }
 
 fn class(asked: &Asked) -> Class {

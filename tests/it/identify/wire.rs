@@ -14,7 +14,7 @@ use crate::support::gate::Gate;
 const POLICY: &str = "
 policy: 1
 name: who
-options: { disposition: allow, max_depth: 2 }
+options: { disposition: allow, max_depth: 2, robots: { obey: false } }
 rules:
   - { id: not-for-news, forbid: { crawler: news, path: /private } }
   - { id: nobody, forbid: { path: /never } }
