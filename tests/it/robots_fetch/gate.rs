@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::origin::{Origin, Reply, answer};
+use crate::support::command::crawlgate;
+use crate::support::folder::Folder;
 use crate::support::gate::Gate;
 
 const FILE: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n\nUser-agent: vip\nDisallow: /vip\n";
@@ -154,4 +156,33 @@ fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
     let (whole, capped) = (timed("{}"), timed("{ crawl_delay_cap: 1ms }"));
     assert!(whole >= Duration::from_millis(590), "{whole:?}");
     assert!(capped < Duration::from_millis(400), "{capped:?}");
+}
+
+/// `crawlgate robots fetch` against the same site.
+#[test]
+fn the_command_fetches_and_says_what_it_means() {
+    let folder = Folder::new();
+    let hosts = "egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
+    folder.write("c.yaml", hosts);
+    let run = |url: &str, format: &str| {
+        let arguments = ["robots", "fetch", url, "--agent", "bot", "--config", "c.yaml", "--format", format];
+        crawlgate(folder.path(), &arguments, "")
+    };
+    let origin = site();
+    let said = run(&origin.url("a.test", "/private/x"), "text");
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    for part in ["/robots.txt\n", "outcome  file, status 200\n", "its rules hold", "holds    1d", "disallow"]
+    {
+        assert!(said.out.contains(part), "{part} in {}", said.out);
+    }
+    let said = run(&origin.url("a.test", "/private/x"), "json");
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&json["standing"], &json["ruling"]["line"]), (&"rules".into(), &2.into()));
+    let broken = site_with(503);
+    let said = run(&broken.url("a.test", "/"), "json");
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(
+        (said.code, &json["standing"], &json["outcome"]),
+        (1, &"unknown".into(), &"server_error".into())
+    );
 }

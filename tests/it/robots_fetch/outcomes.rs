@@ -144,20 +144,19 @@ async fn redirects() {
             false => Reply::Bytes(answer(200, "", FILE)),
         }
     };
-    for (length, expected, requests) in [
-        (1, "rules file 1440m", 2),
-        (5, "rules file 1440m", 6),
-        (6, "allow all redirects 1440m", 6),
-    ] {
+    for (length, expected, requests) in
+        [(1, "rules file 1440m", 2), (5, "rules file 1440m", 6), (6, "allow all redirects 1440m", 6)]
+    {
         let came = fetched(chain(length)).await;
         assert_eq!((came.0.as_str(), came.1), (expected, requests), "{length}");
     }
     let (came, requests) = fetched(move |_, _, _| location("/robots.txt")).await;
     assert_eq!((came.as_str(), requests), ("allow all redirects 1440m", 6), "a loop");
-    let other = move |head: &str, port: u16, _: usize| match head.to_ascii_lowercase().contains("host: b.test") {
-        true => Reply::Bytes(answer(200, "", FILE)),
-        false => location(&format!("//b.test:{port}/other#part")),
-    };
+    let other =
+        move |head: &str, port: u16, _: usize| match head.to_ascii_lowercase().contains("host: b.test") {
+            true => Reply::Bytes(answer(200, "", FILE)),
+            false => location(&format!("//b.test:{port}/other#part")),
+        };
     assert_eq!(fetched(other).await.0, "rules file 1440m", "another host");
     for status in [303, 307, 308] {
         let script = move |head: &str, _: u16, _: usize| match head.starts_with("GET /to ") {
