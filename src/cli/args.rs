@@ -323,7 +323,10 @@ Example:
   crawlgate run --policy config/policy.yaml
   http_proxy=http://127.0.0.1:3128 curl -i http://example.com/
 
-Without arguments it listens on loopback only. SIGTERM drains: no new connections, what is under way is finished.
+Without arguments it listens on loopback only.
+
+SIGHUP reads the policy again, as a change of its files does; one with a mistake leaves the old one in force.
+SIGTERM drains: no new connections, what waits is sent away, what is under way is finished. A second one cuts it off.
 
 Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is taken)";
 

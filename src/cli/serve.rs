@@ -42,7 +42,7 @@ use crate::store::Store;
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
-use super::reload::{Opened, Reloading};
+use super::reload::{self, Opened, Reloading};
 use super::systemd;
 
 /// Connections that wait to be accepted.
@@ -115,8 +115,8 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let policies = (settings.policy.clone(), policy.into());
-        let reloading = Arc::new(Reloading::new(policies.0, policies.1, metrics.clone(), clock.clone()));
+        let reloading = Reloading::new(settings, policy.into(), metrics.clone(), clock.clone());
+        let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
         let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
@@ -340,35 +340,27 @@ fn readiness(policy: PolicyApi, log: Log, draining: Arc<AtomicBool>) -> Readines
         } else {
             CheckState::Ok("not draining".into())
         };
+        let last = policy.reloads.last();
         let log = match log.warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
         vec![
-            Check::new("policy", policy_check(&policy)),
+            Check::new(
+                "policy",
+                reload::standing(&policy.in_force.load(), last.as_ref().map(|last| &last.outcome)),
+            ),
             Check::new("drain", drain),
             Check::new("decision_log", log),
         ]
     })
 }
 
-fn policy_check(policy: &PolicyApi) -> CheckState {
-    let snapshot = policy.in_force.load();
-    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
-    match policy.reloads.last().map(|attempt| attempt.outcome.clone()) {
-        Some(Outcome::Refused(problems)) => {
-            let count = problems.iter().filter(|problem| problem.is_error()).count();
-            CheckState::Warn(format!("{in_force} stays in force: the last reload found {count} errors"))
-        }
-        Some(Outcome::Loaded { .. } | Outcome::Unchanged) | None => CheckState::Ok(in_force),
-    }
-}
-
 /// One attempt to reload, with the service manager told.
 async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
     systemd::reloading();
-    let outcome = reloading.attempt(trigger).await;
-    systemd::ready(&reloading.status());
+    let outcome = Arc::clone(&reloading).attempt(trigger).await;
+    systemd::ready(&reloading.status(&outcome));
     outcome
 }
 

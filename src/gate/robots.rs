@@ -64,7 +64,7 @@ impl Errand {
         let vetted = destinations.vet(target).await.map_err(NotSent::Unreachable)?;
         let address = if self.key == PaceKey::Address { vetted.first() } else { None };
         let address = address.as_ref().map(IpAddr::to_string);
-        let name = pace::name(self.key, address.as_deref(), target);
+        let name = pace::name(self.key, address.as_deref(), target.host());
         let asking = Asking {
             key: Key { name, class: Class::Navigation },
             pace: self.pace,

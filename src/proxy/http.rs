@@ -174,10 +174,8 @@ impl Exchange {
         let Passage { outcome, mut judged, held } =
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
-        let decided = record.clock().now();
-        record.decided_at(held.and_then(|held| decided.checked_sub(held)).unwrap_or(decided));
-        if let Some(held) = held {
-            record.held(held);
+        let decided = decided(record, held);
+        if held.is_some() {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = match outcome {
@@ -314,6 +312,16 @@ pub(in crate::proxy) fn established(open: ServiceOpen) -> Response<Body<Travelli
 
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
     Travelling { record: Some(record), _open: open }
+}
+
+/// Tells the record that it is decided; what it was held is no part of that. The time.
+pub(super) fn decided(record: &mut Record, held: Option<Duration>) -> Instant {
+    let now = record.clock().now();
+    record.decided_at(held.and_then(|held| now.checked_sub(held)).unwrap_or(now));
+    if let Some(held) = held {
+        record.held(held);
+    }
+    now
 }
 
 /// Tells the record what the policy has done so far.

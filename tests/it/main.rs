@@ -17,6 +17,7 @@ mod compile;
 mod conditions;
 mod config;
 mod conformance;
+mod drain;
 mod head;
 mod identify;
 mod layers;
