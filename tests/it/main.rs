@@ -27,6 +27,7 @@ mod pace;
 mod property;
 mod reload;
 mod robots;
+mod robots_fetch;
 mod store;
 mod support;
 mod target;
