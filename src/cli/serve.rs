@@ -27,6 +27,7 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::proxy::accept::{self, AcceptLimits, Entrance, Room};
 use crate::proxy::answer::ProfileChoice;
+use crate::proxy::body::BodyTimes;
 use crate::proxy::clean::ViaName;
 use crate::proxy::destination::{Egress, PrivateHost, Vetting};
 use crate::proxy::dial::DialLimits;
@@ -226,7 +227,7 @@ fn exchange(
         },
         crawlers,
         request_body: limits.request_body,
-        body_idle: timeouts.body_idle,
+        body_times: BodyTimes { idle: timeouts.body_idle, whole: timeouts.request },
     })
 }
 

@@ -24,7 +24,7 @@ use super::pool::{Link, Pool};
 pub enum BodyError {
     /// The sender closed, reset or broke the framing in the middle.
     Incomplete,
-    /// Nothing came for the length of `timeouts.body_idle`.
+    /// Nothing came for the length of `timeouts.body_idle`, or not all within `timeouts.request`.
     Idle,
     /// More came than is allowed.
     TooLarge,
@@ -34,7 +34,7 @@ impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Incomplete => "the body broke off",
-            Self::Idle => "no byte of the body came in time",
+            Self::Idle => "the body did not come in time",
             Self::TooLarge => "the body is larger than allowed",
         })
     }
@@ -178,7 +178,7 @@ pub struct Home {
     pub clock: Clock,
 }
 
-/// How long an answer's body may take.
+/// How long a body may take.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyTimes {
     /// The longest time between two of its parts.
@@ -303,6 +303,7 @@ pub struct Uploading {
     incoming: Incoming,
     left: u64,
     idle: LazyTimer,
+    whole: LazyTimer,
     watch: UploadWatch,
 }
 
@@ -338,13 +339,14 @@ impl UploadWatch {
 }
 
 impl Upload {
-    /// What the client sends: at most `limit` bytes, at most `idle` between two parts.
-    pub fn new(incoming: Incoming, limit: u64, idle: Duration) -> Self {
+    /// What the client sends: at most `limit` bytes.
+    pub fn new(incoming: Incoming, limit: u64, times: BodyTimes) -> Self {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        let (idle, watch) = (LazyTimer::new(idle), UploadWatch::default());
-        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle, watch }))
+        let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.whole));
+        let watch = UploadWatch::default();
+        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle, whole, watch }))
     }
 
     /// Follows the body's way; nothing to follow if there is none.
@@ -410,7 +412,9 @@ impl Uploading {
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    ready!(self.idle.poll(cx));
+                    if self.whole.poll(cx).is_pending() {
+                        ready!(self.idle.poll(cx));
+                    }
                     return Poll::Ready(Some(Err(BodyError::Idle)));
                 }
             }

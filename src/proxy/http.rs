@@ -29,7 +29,7 @@ use crate::vocab::stage::Stage;
 use crate::vocab::target::UrlTarget;
 
 use super::answer::{self, Asker, ProfileChoice};
-use super::body::{Body, BodyError, BodyGuard, Download, Upload};
+use super::body::{Body, BodyError, BodyGuard, BodyTimes, Download, Upload};
 use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
@@ -70,8 +70,8 @@ pub struct Exchange {
     pub crawlers: Crawlers,
     /// Bytes of a request's body.
     pub request_body: u64,
-    /// Between two parts of a body.
-    pub body_idle: Duration,
+    /// How long a request's body may take.
+    pub body_times: BodyTimes,
 }
 
 /// What hyper gets: an answer, or the order to close without one.
@@ -209,7 +209,7 @@ impl Exchange {
         clean::request(&mut parts.headers, target.authority(), parts.version, &self.via);
         let received = parts.uri.into_parts().path_and_query;
         let uri = received.filter(|p| p.as_str() == target.path_and_query()).map(Into::into);
-        let body = Upload::new(body, self.request_body, self.body_idle);
+        let body = Upload::new(body, self.request_body, self.body_times);
         Call { method: parts.method, headers: parts.headers, body, uri }
     }
 

@@ -200,7 +200,7 @@ impl Upstream {
                     match watch.as_ref().map_or(Uploaded::Nothing, UploadWatch::look) {
                         Uploaded::Nothing => {}
                         Uploaded::Some => since = self.clock.now(),
-                        // The body has a time of its own between two parts.
+                        // The body has times of its own: between two parts, and for all of it.
                         Uploaded::Awaited => return Poll::Pending,
                     }
                     timer.poll_since(since, cx).map(|()| None)

@@ -127,6 +127,27 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
 }
 
 #[test]
+fn a_client_whose_body_drips_is_told_so_in_the_end() {
+    let want = Refused { status: 408, reason: "request_timeout", error: "http_request_error", code: None };
+    for (framing, drop) in [("Content-Length: 1000", "."), ("Transfer-Encoding: chunked", "1\r\n.\r\n")] {
+        let origin = Origin::start(|visit| {
+            visit.request();
+            visit.wait_for_the_end();
+        });
+        let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s, response_head: 60s }");
+        let mut client = Client::connect(gate.proxy);
+        let (url, port) = (origin.url("a.test"), origin.port);
+        client.send(&format!("POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"));
+        for _ in 0..60 {
+            sleep(Duration::from_millis(10));
+            client.send(drop);
+        }
+        check_refused(&client.rest(), want, framing);
+        until("the origin is let go", || origin.ended() == 1);
+    }
+}
+
+#[test]
 fn time_that_the_client_takes_is_not_the_origins() {
     // The body takes longer than an origin has for its answer.
     let origin = Origin::start(|visit| {
