@@ -236,7 +236,7 @@ impl Download {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    if self.whole.poll(cx).is_pending() {
+                    if self.whole.poll_once(cx).is_pending() {
                         ready!(self.idle.poll(cx));
                     }
                     return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
@@ -412,7 +412,7 @@ impl Uploading {
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    if self.whole.poll(cx).is_pending() {
+                    if self.whole.poll_once(cx).is_pending() {
                         ready!(self.idle.poll(cx));
                     }
                     return Poll::Ready(Some(Err(BodyError::Idle)));

@@ -45,10 +45,10 @@ pub struct ReaderSettings {
     pub limits: HeadLimits,
     /// From the first byte of a head to its last.
     pub head: Duration,
-    /// From the end of an answer, or the start of the connection, to the first byte of the next head. Silence is
-    /// noticed after one to two of this length.
+    /// From the end of an answer, or the start of the connection, to the first byte of the next head; noticed up to a
+    /// quarter later.
     pub idle: Duration,
-    /// The longest time for which a client may take no byte of an answer; noticed after one to two of this length.
+    /// The longest time for which a client may take no byte of an answer; noticed up to a quarter later.
     pub write_stall: Duration,
 }
 

@@ -6,18 +6,26 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep, sleep_until};
 
-/// Goes off after a length in which nothing was noted; set anew only when it goes off, so within one to two lengths.
+/// A length is slept in so many parts.
+const PARTS: u32 = 4;
+
+/// Goes off after a length in which nothing was noted.
+///
+/// Noting takes no look at a clock: the length is slept in parts, and begins anew behind each in which something
+/// moved. So it lasts one length and at most a part more.
 #[derive(Debug)]
 pub(in crate::proxy) struct LazyTimer {
     length: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     moved: bool,
+    /// Parts in which nothing moved, one behind the other.
+    still: u32,
 }
 
 impl LazyTimer {
     /// A timer of this length that does not run yet: the first poll starts it.
     pub(in crate::proxy) fn new(length: Duration) -> Self {
-        Self { length, sleep: None, moved: false }
+        Self { length, sleep: None, moved: false, still: 0 }
     }
 
     /// Something moved.
@@ -25,12 +33,12 @@ impl LazyTimer {
         self.moved = true;
     }
 
-    /// Starts anew, exactly, with another length.
+    /// Starts anew with another length, now.
     pub(in crate::proxy) fn restart(&mut self, length: Duration) {
         self.length = length;
-        self.moved = false;
+        (self.moved, self.still) = (false, 0);
         if let Some(timer) = &mut self.sleep {
-            timer.set(sleep(length));
+            timer.set(sleep(length / PARTS));
         }
     }
 
@@ -53,17 +61,56 @@ impl LazyTimer {
         }
     }
 
+    /// Ready once this length has passed since the first call, whatever moves meanwhile and whoever polls.
+    pub(in crate::proxy) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let length = self.length;
+        self.sleep.get_or_insert_with(|| Box::pin(sleep(length))).as_mut().poll(cx)
+    }
+
     /// Ready once it has gone off.
     pub(in crate::proxy) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let length = self.length;
-        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep(length)));
-        loop {
+        let part = self.length / PARTS;
+        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep(part)));
+        while self.still < PARTS {
             ready!(timer.as_mut().poll(cx));
-            if !self.moved {
-                return Poll::Ready(());
-            }
-            self.moved = false;
-            timer.set(sleep(length));
+            self.still = if std::mem::take(&mut self.moved) { 0 } else { self.still + 1 };
+            timer.set(sleep(part));
         }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_millis(800);
+
+    #[tokio::test]
+    async fn it_goes_off_a_length_after_the_last_movement_and_little_more() {
+        let mut timer = LazyTimer::new(LENGTH);
+        for wait in [LENGTH / 10, LENGTH / 2] {
+            let going_off = tokio::time::timeout(wait, poll_fn(|cx| timer.poll(cx)));
+            assert!(going_off.await.is_err(), "after {wait:?}");
+            timer.note();
+        }
+        let still = tokio::time::Instant::now();
+        poll_fn(|cx| timer.poll(cx)).await;
+        let took = still.elapsed();
+        assert!(LENGTH <= took && took < LENGTH * 8 / 5, "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_whole_length_is_not_prolonged() {
+        let mut timer = LazyTimer::new(LENGTH / 4);
+        let began = tokio::time::Instant::now();
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_pending());
+        // Nobody polls it meanwhile.
+        tokio::time::sleep(LENGTH / 4 + Duration::from_millis(5)).await;
+        timer.note();
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_ready());
+        assert!(began.elapsed() >= LENGTH / 4);
     }
 }
