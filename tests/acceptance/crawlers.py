@@ -94,7 +94,7 @@ def run(
     settings = {"crawlers": listed, "anonymous": "deny", "egress": egress}
     gate = Gate(binary, folder / "policy.yaml", folder, settings)
     try:
-        _Gated(report, origin, gate, folder).run(_clients(python, modules, folder))
+        _Gated(report, origin, gate).run(installed(python, modules, folder))
     finally:
         gate.stop()
 
@@ -112,7 +112,7 @@ def _policy() -> dict:
 Client = Callable[[str, list[str]], list[Answer]]
 
 
-def _clients(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
+def installed(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
     """Those that are installed; what is missing was said before. The first word is the crawler's name."""
     fresh = iter(range(1_000))
 
@@ -141,7 +141,7 @@ def _name(client: str) -> str:
 class _Gated:
     """All clients against one gate."""
 
-    def __init__(self, report: Report, origin: Origin, gate: Gate, folder: pathlib.Path) -> None:
+    def __init__(self, report: Report, origin: Origin, gate: Gate) -> None:
         self._report = report
         self._origin = origin
         self._gate = gate
