@@ -13,6 +13,7 @@ pub mod refusal;
 pub mod reload;
 pub mod request;
 pub mod response;
+pub mod robots;
 pub mod snapshot;
 pub mod stage;
 pub mod trial;

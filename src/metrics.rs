@@ -64,6 +64,8 @@ pub(in crate::metrics) struct Families {
     inflight: IntGauge,
     hold: Hold,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
+    robots_fetches: Box<[IntCounter]>,
+    robots_cache_entries: IntGauge,
     head_rejections: Places,
     foreign_bytes: Box<[IntCounter]>,
     log_dropped: IntCounter,
@@ -188,6 +190,16 @@ impl Metrics {
         }
     }
 
+    /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
+    pub fn robots_fetched(&self, ending: usize) {
+        bump(self.0.robots_fetches.get(ending));
+    }
+
+    /// So many hosts' robots.txt are remembered.
+    pub fn robots_remembered(&self, hosts: u64) {
+        self.0.robots_cache_entries.set(i64::try_from(hosts).unwrap_or(i64::MAX));
+    }
+
     /// Counts a panic; for whoever catches it.
     pub fn panicked(&self) {
         self.0.panics.inc();
@@ -273,6 +285,8 @@ impl Families {
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
             hold: Hold::register(new)?,
             addresses_refused: addresses_refused(new, ranges)?,
+            robots_fetches: new.closed(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
+            robots_cache_entries: new.gauge(&names::ROBOTS_CACHE_ENTRIES)?,
             head_rejections: head_rejections(new)?,
             foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
             log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,

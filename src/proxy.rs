@@ -13,6 +13,7 @@ pub mod head;
 pub mod http;
 pub mod pool;
 pub mod resolve;
+pub mod robots;
 pub mod sniff;
 pub mod tunnel;
 pub mod upstream;

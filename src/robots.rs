@@ -16,10 +16,12 @@
 
 pub mod agent;
 mod escape;
+pub mod freshness;
 mod line;
 pub mod parse;
 mod pattern;
 pub mod rules;
+pub mod standing;
 
 pub use escape::normal_form;
 pub use parse::{MAX_BYTES, Parsed};

@@ -42,7 +42,8 @@ impl PolicyApi {
         page::json(StatusCode::OK, &document)
     }
 
-    /// `POST /api/v1/reload`: 200 with the result, `loaded` or `unchanged`, or 422 with the problems.
+    /// `POST /api/v1/reload`: 200 with the result, `loaded` (with the revision before and any warnings) or
+    /// `unchanged`, or 422 with the problems.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
         let Some(attempt) = self.reloads.reload(Trigger::Api).await else {
             return problem(StatusCode::SERVICE_UNAVAILABLE, "the proxy is shutting down");
@@ -54,11 +55,16 @@ impl PolicyApi {
             "revision": snapshot.policy.revision(),
         });
         let status = match &attempt.outcome {
-            Outcome::Loaded { before } => {
-                page::extend(&mut document, &json!({ "before": before }));
+            Outcome::Loaded { before, warnings } => {
+                page::extend(&mut document, &json!({ "before": before, "problems": listed(warnings) }));
                 StatusCode::OK
             }
             Outcome::Unchanged => StatusCode::OK,
+            Outcome::NothingToRead => {
+                let detail = "no file stands behind this policy; name one in policy.path and restart";
+                page::extend(&mut document, &json!({ "detail": detail }));
+                StatusCode::OK
+            }
             Outcome::Refused(problems) => {
                 let detail = "the policy was not loaded; the one in force stays";
                 page::extend(&mut document, &json!({ "detail": detail, "problems": listed(problems) }));
@@ -86,22 +92,18 @@ fn shown(snapshot: &Snapshot<Arc<PolicyMetrics>>, rule: &Rule, at: u32) -> Json 
 }
 
 fn last_reload(attempt: &Attempt) -> Json {
-    let problems: &[Problem] = match &attempt.outcome {
-        Outcome::Refused(problems) => problems,
-        Outcome::Loaded { .. } | Outcome::Unchanged => &[],
-    };
     json!({
         "at": Rfc3339(attempt.at).to_string(),
         "trigger": attempt.trigger.to_string(),
         "result": result(&attempt.outcome),
-        "problems": listed(problems),
+        "problems": listed(attempt.outcome.problems()),
     })
 }
 
 fn result(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Loaded { .. } => "loaded",
-        Outcome::Unchanged => "unchanged",
+        Outcome::Unchanged | Outcome::NothingToRead => "unchanged",
         Outcome::Refused(_) => "refused",
     }
 }

@@ -7,10 +7,15 @@ use serde_json::{Value as Json, json};
 
 use crate::config::load::{self, Overrides, Surroundings};
 use crate::config::policy;
-use crate::config::settings::PolicyOrigin;
+use crate::config::settings::{Egress, PolicyOrigin, PortRange};
+use crate::gate::refusal::Refusal;
+use crate::policy::Policy;
+use crate::policy::fact::Facts;
 use crate::policy::source::tree::Text;
 use crate::vocab::problem::{Place, Problem, Severity};
 use crate::vocab::problems::Problems;
+use crate::vocab::reason::Reason;
+use crate::vocab::target::HostTarget;
 use crate::yaml::{Value, parse};
 
 use super::Exit;
@@ -77,8 +82,17 @@ struct Report {
     /// One line a checked thing.
     checked: Vec<String>,
     problems: Vec<Problem>,
-    /// The policies that were checked, so that none is checked twice, with the crawlers that each names.
-    policies: Vec<(PolicyOrigin, Vec<Text>)>,
+    /// The policies that were checked, so that none is checked twice.
+    policies: Vec<Checked>,
+}
+
+/// A policy that was checked, and what a configuration that names it has to know.
+struct Checked {
+    origin: PolicyOrigin,
+    /// The crawlers that its rules name.
+    crawlers: Vec<Text>,
+    /// That it refuses most tunnels, if it does.
+    undecided_tunnels: Option<Problem>,
 }
 
 impl Report {
@@ -98,20 +112,26 @@ impl Report {
         };
         let place = Place::of_file(&Arc::from(name.as_str()));
         self.checked.push(name);
+        let tunnels = tunnels(&loaded.settings.egress);
+        let opens_tunnels = tunnels.is_some();
+        self.checked.extend(tunnels);
         self.problems.extend(loaded.problems);
         self.problems
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
+        let Some(checked) = self.policies.iter().find(|checked| checked.origin == *origin) else { return };
+        if opens_tunnels {
+            self.problems.extend(checked.undecided_tunnels.clone());
+        }
         if loaded.file.is_some() {
-            let named = self.policies.iter().filter(|(policy, _)| policy == origin).map(|(_, named)| named);
-            let unknown = named.flat_map(|named| policy::unknown_crawlers(named, &loaded.settings.crawlers));
+            let unknown = policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
             self.problems.extend(unknown);
         }
     }
 
     fn policy(&mut self, origin: &PolicyOrigin) {
-        if self.policies.iter().any(|(policy, _)| policy == origin) {
+        if self.policies.iter().any(|checked| checked.origin == *origin) {
             return;
         }
         let opened = policy::open(origin).map(|compiled| {
@@ -128,12 +148,18 @@ impl Report {
                     PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
                 };
                 self.checked.push(format!("{place}: {name}@{revision}, {rules} rules, {cases} cases"));
-                self.policies.push((origin.clone(), compiled.crawlers));
+                let place = Place::of_file(&Arc::from(place.as_str()));
+                self.policies.push(Checked {
+                    origin: origin.clone(),
+                    crawlers: compiled.crawlers,
+                    undecided_tunnels: undecided_tunnels(&compiled.policy, &place),
+                });
                 self.problems.extend(compiled.problems);
                 self.problems.extend(failures);
             }
             Err(problems) => {
-                self.policies.push((origin.clone(), Vec::new()));
+                let origin = origin.clone();
+                self.policies.push(Checked { origin, crawlers: Vec::new(), undecided_tunnels: None });
                 self.problems.extend(problems);
             }
         }
@@ -173,6 +199,44 @@ impl Report {
             "problems": self.problems.iter().map(Problem::to_json).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Where tunnels may go, and what does not reach inside.
+fn tunnels(egress: &Egress) -> Option<String> {
+    let open = |port: &u16| egress.connect_ports.contains(*port) && egress.ports.contains(*port);
+    let tls = (1..=u16::MAX).filter(open).any(|port| egress.tls_ports.contains(port));
+    tls.then(|| {
+        let ports: Vec<String> = egress.tls_ports.ranges().iter().map(shown).collect();
+        format!(
+            "tunnels to port {}: judged by host, address and pace; robots.txt and rules on URLs do not reach inside",
+            ports.join(", ")
+        )
+    })
+}
+
+fn shown(range: &PortRange) -> String {
+    if range.start() == range.end() {
+        range.start().to_string()
+    } else {
+        format!("{}-{}", range.start(), range.end())
+    }
+}
+
+/// Whether a tunnel to a host that no rule names is refused because the policy judges what it hides: that is most hosts.
+fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
+    let host = HostTarget::parse_authority("a-host-that-no-rule-names.invalid:443").ok()?;
+    let (trail, decision) = policy.decide(&Facts::of_tunnel(&host));
+    let refusal = Refusal::by_policy(policy, &trail, &decision)?;
+    let undecided = refusal.reason == Reason::Undecided;
+    let rule =
+        refusal.rule.as_ref().map_or("the policy".to_owned(), |rule| format!("rule `{}`", rule.as_str()));
+    undecided.then(|| {
+        Problem::advice(
+            place,
+            format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide"),
+        )
+        .help("set `tunnel_undecided: allow` where such tunnels may pass")
+    })
 }
 
 fn counted(number: usize, word: &str) -> String {

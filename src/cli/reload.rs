@@ -1,12 +1,15 @@
 //! Reads the policy again while the proxy runs, and puts it in force if nothing is wrong with it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::admin::health::CheckState;
 use crate::clock::Clock;
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, PolicySettings};
+use crate::config::settings::{PolicyOrigin, PolicySettings, Settings};
 use crate::config::watch::{Footprint, Watch};
+use crate::gate::crawlers::Registration;
 use crate::gate::reload::{Outcome, Reloads, Trigger};
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::metrics::Metrics;
@@ -47,14 +50,18 @@ pub(super) struct Reloading {
     in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     metrics: Metrics,
     clock: Clock,
+    /// Who is known, for rules that speak of others.
+    crawlers: Vec<Registration>,
+    /// Locked while the disk is asked, so only apart from the threads that serve.
     watch: Mutex<Watch>,
 }
 
 impl Reloading {
     /// Puts the first policy in force.
-    pub(super) fn new(settings: PolicySettings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(settings: &Settings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
         let in_force = Arc::new(InForce::new(snapshot(opened.policy, &metrics, &clock)));
-        Self { settings, in_force, metrics, clock, watch: Mutex::new(Watch::new(opened.footprint)) }
+        let (crawlers, watch) = (settings.crawlers.clone(), Mutex::new(Watch::new(opened.footprint)));
+        Self { settings: settings.policy.clone(), in_force, metrics, clock, crawlers, watch }
     }
 
     /// The policy in force.
@@ -62,54 +69,81 @@ impl Reloading {
         &self.in_force
     }
 
-    /// What is in force, in words.
-    pub(super) fn status(&self) -> String {
-        let snapshot = self.in_force.load();
-        format!("policy {}@{} is in force", snapshot.policy.name(), snapshot.policy.revision())
+    /// What is in force, and whether it should be, in words.
+    pub(super) fn status(&self, outcome: &Outcome) -> String {
+        let words = match standing(&self.in_force.load(), Some(outcome)) {
+            CheckState::Ok(in_force) => format!("{in_force} is in force"),
+            CheckState::Warn(words) | CheckState::Fail(words) => words,
+        };
+        format!("policy {words}")
     }
 
     /// One attempt. Reading and compiling are done apart from the threads that serve.
-    pub(super) async fn attempt(&self, trigger: Trigger) -> Outcome {
-        let origin = self.settings.origin.clone();
-        let read = tokio::task::spawn_blocking(move || policy::accept_noting(&origin)).await;
-        let outcome = match read {
-            Ok((read, footprint)) => {
-                self.watch.lock().unwrap_or_else(PoisonError::into_inner).was_read(footprint);
-                match read {
-                    Ok(compiled) => self.accept(compiled),
-                    Err(problems) => Outcome::Refused(problems),
-                }
+    pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Outcome {
+        let outcome = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => Outcome::NothingToRead,
+            PolicyOrigin::Path(path) => {
+                let this = Arc::clone(&self);
+                let read = tokio::task::spawn_blocking(move || this.read()).await;
+                self.accept(read.unwrap_or_else(|_| Err(vec![panicked(path)])))
             }
-            Err(_) => Outcome::Refused(vec![panicked(&self.settings.origin)]),
         };
+        self.count(&outcome);
         self.say(trigger, &outcome);
         outcome
     }
 
-    fn accept(&self, compiled: Compiled) -> Outcome {
+    /// Blocks.
+    fn read(&self) -> Result<Compiled, Vec<Problem>> {
+        let (mut read, footprint) = policy::accept_noting(&self.settings.origin);
+        self.watched().was_read(footprint);
+        if let Ok(compiled) = &mut read {
+            compiled.problems.extend(policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
+        }
+        read
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept(&self, read: Result<Compiled, Vec<Problem>>) -> Outcome {
+        let compiled = match read {
+            Ok(compiled) => compiled,
+            Err(problems) => return Outcome::Refused(problems),
+        };
         let before = self.in_force.load();
         if before.policy.revision() == compiled.policy.revision() {
-            self.metrics.policy_unchanged(self.clock.wall());
             return Outcome::Unchanged;
         }
-        tell(&compiled.problems);
         self.in_force.replace(snapshot(compiled.policy, &self.metrics, &self.clock));
-        Outcome::Loaded { before: before.policy.revision().to_owned() }
+        Outcome::Loaded { before: before.policy.revision().to_owned(), warnings: compiled.problems }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        match outcome {
+            // Counted with its rules.
+            Outcome::Loaded { .. } => {}
+            Outcome::Unchanged | Outcome::NothingToRead => self.metrics.policy_unchanged(self.clock.wall()),
+            Outcome::Refused(_) => self.metrics.policy_failed(),
+        }
     }
 
     fn say(&self, trigger: Trigger, outcome: &Outcome) {
         let snapshot = self.in_force.load();
         let (name, revision) = (snapshot.policy.name(), snapshot.policy.revision());
+        tell(outcome.problems());
         match outcome {
-            Outcome::Loaded { before } => {
+            Outcome::Loaded { before, .. } => {
                 tracing::info!(%trigger, before, "policy {name}@{revision} is in force");
             }
             Outcome::Unchanged => {
                 tracing::info!(%trigger, "policy {name}@{revision} is in force still: nothing changed")
             }
-            Outcome::Refused(problems) => {
-                self.metrics.policy_failed();
-                tell(problems);
+            Outcome::NothingToRead => {
+                tracing::info!(%trigger, "policy {name}@{revision} is in force still: no file stands behind it");
+            }
+            Outcome::Refused(_) => {
                 tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays in force");
             }
         }
@@ -128,8 +162,7 @@ impl Reloading {
                 _ = turn.tick() => {}
             }
             let this = Arc::clone(&self);
-            let look = move || this.watch.lock().unwrap_or_else(PoisonError::into_inner).look();
-            if tokio::task::spawn_blocking(look).await.unwrap_or(false) {
+            if tokio::task::spawn_blocking(move || this.watched().look()).await.unwrap_or(false) {
                 reloads.reload(Trigger::Files).await;
             }
         }
@@ -149,10 +182,24 @@ fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<Po
     Snapshot { policy, counters }
 }
 
-fn panicked(origin: &PolicyOrigin) -> Problem {
-    let file = match origin {
-        PolicyOrigin::Path(path) => path.to_string_lossy().into(),
-        PolicyOrigin::BuiltIn => "built-in".into(),
-    };
-    Problem::error(&Place::of_file(&file), "crawlgate broke down on this policy; please report it")
+/// The policy in force, for readiness; a warning if a newer one was refused.
+pub(super) fn standing(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Outcome>) -> CheckState {
+    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    match last {
+        Some(Outcome::Refused(problems)) => {
+            let errors = match problems.iter().filter(|problem| problem.is_error()).count() {
+                1 => "1 error".to_owned(),
+                count => format!("{count} errors"),
+            };
+            CheckState::Warn(format!("{in_force} stays in force: the last reload found {errors}"))
+        }
+        Some(Outcome::Loaded { .. } | Outcome::Unchanged | Outcome::NothingToRead) | None => {
+            CheckState::Ok(in_force)
+        }
+    }
+}
+
+fn panicked(path: &Path) -> Problem {
+    let place = Place::of_file(&path.to_string_lossy().into());
+    Problem::error(&place, "crawlgate broke down on this policy; please report it")
 }

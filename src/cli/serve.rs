@@ -35,19 +35,22 @@ use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
+use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
-use super::reload::{Opened, Reloading};
+use super::reload::{self, Opened, Reloading};
 use super::systemd;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// How often idle connections to origins, and hosts, are looked over.
 const SWEEP: Duration = Duration::from_secs(2);
+/// How long a fetch of a robots.txt may take, with the wait for the host's turn.
+const ROBOTS_TIME: Duration = Duration::from_secs(20);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
 
@@ -112,8 +115,8 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let policies = (settings.policy.clone(), policy.into());
-        let reloading = Arc::new(Reloading::new(policies.0, policies.1, metrics.clone(), clock.clone()));
+        let reloading = Reloading::new(settings, policy.into(), metrics.clone(), clock.clone());
+        let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
         let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
@@ -194,12 +197,6 @@ fn exchange(
     own: Vec<SocketAddr>,
 ) -> Result<Exchange, StartError> {
     let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
-    let servers = match &settings.egress.resolver {
-        settings::Resolver::System => NameServers::System,
-        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
-    };
-    let resolver = Resolver::new(&servers, settings.egress.hosts.clone(), timeouts.dns, clock.clone())
-        .map_err(StartError::Other)?;
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
     let crawlers = Crawlers::new(registrations, settings.anonymous, metrics, clock.clone());
     let crawlers = crawlers.map_err(StartError::Other)?;
@@ -211,13 +208,17 @@ fn exchange(
         longest: limits.max_hold,
     };
     let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
+    let via = ViaName::new(&instance);
+    let fetcher = robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
+    let (vetting, upstream) = (Arc::clone(&fetcher.vetting), Arc::clone(&fetcher.upstream));
     Ok(Exchange {
         in_force,
         hold: Arc::new(hold),
-        vetting: Vetting::new(resolver, egress(settings, own), recorder.metrics().clone()),
-        upstream: Upstream::new(upstream_limits(settings), clock),
+        vetting,
+        robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
+        upstream,
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
-        via: ViaName::new(&instance),
+        via,
         recorder,
         profile: match settings.profile {
             settings::ProfileChoice::ByUserAgent => ProfileChoice::ByUserAgent,
@@ -226,6 +227,29 @@ fn exchange(
         crawlers,
         request_body: limits.request_body,
         body_idle: timeouts.body_idle,
+    })
+}
+
+/// What fetches robots.txt: with the resolver, the vetting and the limits of any request.
+pub(super) fn robots_fetcher(
+    settings: &Settings,
+    metrics: &Metrics,
+    clock: &Clock,
+    via: ViaName,
+    own: Vec<SocketAddr>,
+) -> Result<Fetcher, StartError> {
+    let servers = match &settings.egress.resolver {
+        settings::Resolver::System => NameServers::System,
+        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
+    };
+    let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
+    let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
+    Ok(Fetcher {
+        vetting: Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone())),
+        upstream: Arc::new(Upstream::new(upstream_limits(settings), clock.clone())),
+        via,
+        time: ROBOTS_TIME,
+        clock: clock.clone(),
     })
 }
 
@@ -316,35 +340,27 @@ fn readiness(policy: PolicyApi, log: Log, draining: Arc<AtomicBool>) -> Readines
         } else {
             CheckState::Ok("not draining".into())
         };
+        let last = policy.reloads.last();
         let log = match log.warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
         vec![
-            Check::new("policy", policy_check(&policy)),
+            Check::new(
+                "policy",
+                reload::standing(&policy.in_force.load(), last.as_ref().map(|last| &last.outcome)),
+            ),
             Check::new("drain", drain),
             Check::new("decision_log", log),
         ]
     })
 }
 
-fn policy_check(policy: &PolicyApi) -> CheckState {
-    let snapshot = policy.in_force.load();
-    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
-    match policy.reloads.last().map(|attempt| attempt.outcome.clone()) {
-        Some(Outcome::Refused(problems)) => {
-            let count = problems.iter().filter(|problem| problem.is_error()).count();
-            CheckState::Warn(format!("{in_force} stays in force: the last reload found {count} errors"))
-        }
-        Some(Outcome::Loaded { .. } | Outcome::Unchanged) | None => CheckState::Ok(in_force),
-    }
-}
-
 /// One attempt to reload, with the service manager told.
 async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
     systemd::reloading();
-    let outcome = reloading.attempt(trigger).await;
-    systemd::ready(&reloading.status());
+    let outcome = Arc::clone(&reloading).attempt(trigger).await;
+    systemd::ready(&reloading.status(&outcome));
     outcome
 }
 
@@ -358,6 +374,7 @@ async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
             _ = turn.tick() => {
                 exchange.upstream.pool().sweep(clock.now());
                 exchange.hold.sweep();
+                exchange.robots.sweep();
             }
         }
     }

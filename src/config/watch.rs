@@ -121,9 +121,13 @@ impl Watch {
     pub fn look(&mut self) -> bool {
         let now = self.read.again();
         let rests = now == self.last;
-        let differs = now != self.read;
+        let told = rests && now != self.read;
+        if told {
+            // Once, even if nobody comes to read it.
+            self.read = now.clone();
+        }
         self.last = now;
-        rests && differs
+        told
     }
 }
 
@@ -209,6 +213,18 @@ mod tests {
         fs::remove_dir_all(directory.join("..first")).unwrap();
         assert!(!watch.look());
         assert!(watch.look());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_change_that_nobody_comes_to_read_is_told_once() {
+        let directory = directory();
+        let policy = directory.join("policy.yaml");
+        let mut watch = Watch::new(read(std::slice::from_ref(&policy)));
+        fs::remove_file(&policy).unwrap();
+        assert_eq!([watch.look(), watch.look(), watch.look(), watch.look()], [false, true, false, false]);
+        fs::write(&policy, "a: 1").unwrap();
+        assert_eq!([watch.look(), watch.look(), watch.look()], [false, true, false]);
         fs::remove_dir_all(&directory).unwrap();
     }
 

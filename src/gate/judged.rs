@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER};
+use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::{Method, request};
 
 use crate::policy::Policy;
@@ -13,6 +13,7 @@ use crate::policy::fact::{Dest, Facts, HeaderView};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
+use crate::robots::agent::product_token;
 use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::target::UrlTarget;
 
@@ -38,6 +39,7 @@ pub struct Asked {
     /// `Crawl-Max-Wait`: the longest that the client wants to wait for its turn.
     pub max_wait: Option<Duration>,
     referer: Option<HeaderValue>,
+    agent: Option<HeaderValue>,
     dest: Option<Dest>,
     depth: Option<u64>,
 }
@@ -54,9 +56,15 @@ impl Asked {
             method: parts.method.clone(),
             max_wait: parts.headers.get(CRAWL_MAX_WAIT).and_then(seconds),
             referer: parts.headers.get(REFERER).cloned(),
+            agent: parts.headers.get(USER_AGENT).cloned(),
             dest: dest.map(Dest::from_sec_fetch),
             depth: depth.and_then(|v| v.to_str().ok()?.trim().parse().ok()),
         }
+    }
+
+    /// The product token that the `User-Agent` begins with; empty if there is none.
+    pub fn product_token(&self) -> &str {
+        self.agent.as_ref().and_then(|agent| agent.to_str().ok()).map_or("", product_token)
     }
 
     /// The facts of the request stage.

@@ -47,22 +47,26 @@ impl<V> Permit<V> {
 ///
 /// ```compile_fail
 /// let host = crawlgate::vocab::target::HostTarget::parse_authority("example.com:443").unwrap();
-/// let permit = crawlgate::gate::permit::TunnelPermit { host, vetted: () };
+/// let permit = crawlgate::gate::permit::TunnelPermit { host, vetted: (), slot: panic!() };
 /// ```
 #[derive(Debug)]
 #[must_use = "a permit that is not redeemed is a tunnel that is not opened"]
 pub struct TunnelPermit<V> {
     host: HostTarget,
     vetted: V,
+    slot: Slot,
 }
 
 impl<V> TunnelPermit<V> {
-    pub(in crate::gate) fn new(host: HostTarget, vetted: V) -> Self {
-        Self { host, vetted }
+    pub(in crate::gate) fn new(host: HostTarget, vetted: V, slot: Slot) -> Self {
+        Self { host, vetted, slot }
     }
 
-    /// Gives up the permit for the host and the addresses to dial.
-    pub fn redeem(self) -> (HostTarget, V) {
-        (self.host, self.vetted)
+    /// Gives up the permit for the host, the addresses to dial, and the host's turn, to be kept until the tunnel is
+    /// open.
+    pub fn redeem(self) -> (HostTarget, V, Slot) {
+        let mut slot = self.slot;
+        slot.begin();
+        (self.host, self.vetted, slot)
     }
 }

@@ -38,6 +38,8 @@ pub struct Refusal {
     pub received_status: Option<u16>,
     /// When to come back, in whole seconds, where that is known.
     pub retry_after: Option<Duration>,
+    /// The line of the host's robots.txt that decided.
+    pub robots_line: Option<u32>,
     /// The form of the answer.
     pub form: Form,
     /// The rule that is counted as the cause.
@@ -69,6 +71,7 @@ impl Refusal {
             code: None,
             received_status: None,
             retry_after: None,
+            robots_line: None,
             form: Form::Problem,
             cause: None,
             keep: Keep::Full,

@@ -40,15 +40,29 @@ impl fmt::Display for Trigger {
 /// What became of an attempt.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Another policy is in force; the revision before it.
+    /// Another policy is in force.
     Loaded {
-        /// What was in force until then.
+        /// The revision that was in force until then.
         before: String,
+        /// What is doubtful in the new one.
+        warnings: Vec<Problem>,
     },
     /// The files say what is in force already.
     Unchanged,
+    /// No file stands behind the policy in force.
+    NothingToRead,
     /// The policy in force stays, for these problems.
     Refused(Vec<Problem>),
+}
+
+impl Outcome {
+    /// What was found wrong or doubtful.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            Self::Loaded { warnings: problems, .. } | Self::Refused(problems) => problems,
+            Self::Unchanged | Self::NothingToRead => &[],
+        }
+    }
 }
 
 /// One attempt to reload.

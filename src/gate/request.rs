@@ -8,9 +8,11 @@ use super::hold::{Arrival, Slot};
 use super::judged::{Asked, Judged};
 use super::permit::Permit;
 use super::refusal::{Form, Refusal};
+use super::robots::RobotsFiles;
 use super::snapshot::{InForce, Snapshot};
 pub use super::stage::pace::Waits;
-use super::stage::{destination, pace, scope};
+use super::stage::{destination, pace, robots, scope};
+use crate::robots::standing::Known;
 
 /// What becomes of a request before any byte of it is sent.
 #[derive(Debug)]
@@ -18,7 +20,9 @@ use super::stage::{destination, pace, scope};
 pub enum Outcome<V> {
     /// It may be sent.
     Forward(Permit<V>),
-    /// The proxy answers it.
+    /// The proxy answers it with what it knows of the host's robots.txt.
+    Robots(Arc<Known>),
+    /// The proxy refuses it.
     Answer(Box<Refusal>),
 }
 
@@ -34,9 +38,11 @@ pub struct Passage<V, C> {
 }
 
 /// What the stages ask.
-pub struct Way<'a, D, C> {
+pub struct Way<'a, D, R, C> {
     /// Addresses for names.
     pub destinations: &'a D,
+    /// Hosts' robots.txt.
+    pub robots: &'a R,
     /// The policy that is in force once a hold is over.
     pub in_force: &'a InForce<C>,
     /// Where requests wait for their turn.
@@ -47,15 +53,16 @@ pub struct Way<'a, D, C> {
 ///
 /// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
 /// its host. If the policy has changed while the request was held, it is judged again.
-pub async fn request<D: Destinations, C>(
+pub async fn request<D: Destinations, R: RobotsFiles, C>(
     asked: Asked,
     snapshot: Arc<Snapshot<C>>,
-    way: &Way<'_, D, C>,
+    way: &Way<'_, D, R, C>,
 ) -> Passage<D::Vetted, C> {
     let (mut judged, mut arrival) = (scope::judge(asked, snapshot), None);
     loop {
         let outcome = match stages(&mut judged, way, &mut arrival).await {
-            Ok((vetted, slot)) => {
+            Ok(Passed::Robots(known)) => Outcome::Robots(known),
+            Ok(Passed::All(vetted, slot)) => {
                 if let Some(newer) = arrival.and_then(|_| newer(&judged, way.in_force)) {
                     // Its slot goes back unused; its place in the queue it keeps.
                     drop(slot);
@@ -70,11 +77,11 @@ pub async fn request<D: Destinations, C>(
     }
 }
 
-async fn stages<D: Destinations, C>(
+async fn stages<D: Destinations, R: RobotsFiles, C>(
     judged: &mut Judged<C>,
-    way: &Way<'_, D, C>,
+    way: &Way<'_, D, R, C>,
     arrival: &mut Option<Arrival>,
-) -> Result<(D::Vetted, Slot), Box<Refusal>> {
+) -> Result<Passed<D::Vetted>, Box<Refusal>> {
     if let Err(refusal) = judged.verdict() {
         match scope::robots_txt(judged) {
             scope::RobotsTxt::NotAsked => return Err(refusal),
@@ -87,8 +94,18 @@ async fn stages<D: Destinations, C>(
     let vetted = way.destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
     destination::judge(judged, &mut vetted)?;
-    let slot = pace::hold(judged, &vetted, None, &way.waits, arrival).await?;
-    Ok((vetted, slot))
+    let crawl_delay = match robots::judge(judged, way.robots, way.waits.hold).await? {
+        robots::Ruled::Go(crawl_delay) => crawl_delay,
+        robots::Ruled::Serve(known) => return Ok(Passed::Robots(known)),
+    };
+    let slot = pace::hold(judged, &vetted, crawl_delay, &way.waits, arrival).await?;
+    Ok(Passed::All(vetted, slot))
+}
+
+/// What the stages came to.
+enum Passed<V> {
+    All(V, Slot),
+    Robots(Arc<Known>),
 }
 
 /// The policy in force, if it is another one than the request was judged under.

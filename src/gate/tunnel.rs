@@ -5,19 +5,24 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::metrics::record::Keep;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
+use crate::policy::options::politeness::Politeness;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
+use crate::politeness::pace::Class;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::HostTarget;
 
 use super::destination::{Addresses, Destinations, Remaining};
+use super::hold::{Arrival, Hold, Slot};
 use super::permit::TunnelPermit;
 use super::refusal::{Refusal, recorded};
-use super::snapshot::Snapshot;
+use super::snapshot::{InForce, Snapshot};
+use super::stage::pace::{self, Subject};
 
 /// What a CONNECT shows.
 #[derive(Clone, Debug)]
@@ -55,40 +60,72 @@ pub struct TunnelJudged<C> {
 pub struct TunnelPassage<V, C> {
     /// The permit, or why there is none.
     pub outcome: Result<TunnelPermit<V>, Box<Refusal>>,
-    /// Its judgement.
+    /// Its judgement; under a newer policy than it began with if that came into force while it was held.
     pub judged: TunnelJudged<C>,
+    /// For how long it was held, if it had to wait.
+    pub held: Option<Duration>,
 }
 
-/// Takes a CONNECT through the gate: the policy by host, the addresses and their ranges, the policy by address.
+/// What the stages of a tunnel ask.
+pub struct TunnelWay<'a, D, C> {
+    /// Addresses for names.
+    pub destinations: &'a D,
+    /// The policy that is in force once a hold is over.
+    pub in_force: &'a InForce<C>,
+    /// Where tunnels wait for their host's turn.
+    pub hold: &'a Arc<Hold>,
+    /// For how long.
+    pub patience: Duration,
+}
+
+/// Takes a CONNECT through the gate: the policy by host, the addresses and their ranges, the policy by address, one
+/// turn of the host. If the policy has changed while it waited for that, it is judged again.
 ///
 /// Robots rules are about paths, so none is asked for here. A host that the policy refuses costs no look-up.
 pub async fn tunnel<D: Destinations, C>(
     asked: TunnelAsked,
     snapshot: Arc<Snapshot<C>>,
-    destinations: &D,
+    way: &TunnelWay<'_, D, C>,
 ) -> TunnelPassage<D::Vetted, C> {
-    let mut judged = TunnelJudged::new(asked, snapshot);
-    let outcome = match stages(&mut judged, destinations).await {
-        Ok(vetted) => Ok(TunnelPermit::new(judged.asked.host.clone(), vetted)),
-        Err(refusal) => Err(refusal),
-    };
-    TunnelPassage { outcome, judged }
+    let (mut judged, mut arrival) = (TunnelJudged::new(asked, snapshot), None);
+    loop {
+        let outcome = match stages(&mut judged, way, &mut arrival).await {
+            Ok((vetted, slot)) => {
+                let newer = way.in_force.load();
+                if arrival.is_some() && newer.policy.revision() != judged.snapshot.policy.revision() {
+                    // Its turn goes back unused; its place in the queue it keeps.
+                    drop(slot);
+                    judged = TunnelJudged::new(judged.asked, newer);
+                    continue;
+                }
+                Ok(TunnelPermit::new(judged.asked.host.clone(), vetted, slot))
+            }
+            Err(refusal) => Err(refusal),
+        };
+        return TunnelPassage { outcome, judged, held: arrival.map(|arrival| way.hold.since(arrival)) };
+    }
 }
 
 async fn stages<D: Destinations, C>(
     judged: &mut TunnelJudged<C>,
-    destinations: &D,
-) -> Result<D::Vetted, Box<Refusal>> {
+    way: &TunnelWay<'_, D, C>,
+    arrival: &mut Option<Arrival>,
+) -> Result<(D::Vetted, Slot), Box<Refusal>> {
     let by_address = judged.snapshot.policy.acts_at(PolicyStage::Destination);
     if judged.decision.rejects() || !by_address {
         judged.refused()?;
     }
-    let vetted = destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
+    let vetted = way.destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
     if by_address {
         judged.judge_addresses(&mut vetted)?;
     }
-    Ok(vetted)
+    let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
+    let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
+    let subject = Subject { politeness, host, class: Class::Navigation, crawler, what: host };
+    let slot = pace::open(subject, &vetted, way.hold, arrival, way.patience).await;
+    let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+    Ok((vetted, slot))
 }
 
 impl<C> TunnelJudged<C> {

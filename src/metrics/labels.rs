@@ -205,6 +205,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::TooDeep => &[Stage::Request],
         Reason::AmbiguousUrl => &[Stage::Target, Stage::Request],
         Reason::BodyTooLarge => &[Stage::Response],
+        Reason::RobotsTxt | Reason::RobotsUnreachable => &[Stage::Robots],
         Reason::IpProhibited => &[Stage::Destination],
         Reason::UpstreamDns => &[Stage::Destination],
         Reason::Undecided => &[Stage::Connect],
@@ -227,6 +228,25 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         }
     }
 }
+
+/// How fetches of robots.txt end: the names of `robots::standing::TABLE`, in its order.
+pub const ROBOTS_RESULTS: [&str; 15] = [
+    "file",
+    "page",
+    "absent",
+    "limited",
+    "server_error",
+    "odd_status",
+    "redirects",
+    "elsewhere",
+    "prohibited",
+    "refused",
+    "dns",
+    "timeout",
+    "broken",
+    "coding",
+    "held",
+];
 
 /// The reasons for which the head reader refuses before there is a request.
 pub(super) const HEAD_REASONS: [Reason; 4] =

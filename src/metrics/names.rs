@@ -190,6 +190,18 @@ pub const ADDRESSES_REFUSED: Family = counter(
     &["range"],
     "Resolved or literal addresses that were not dialled, by the special range they are in.",
 );
+/// Fetches of robots.txt.
+pub const ROBOTS_FETCHES: Family = counter(
+    "crawlgate_robots_fetches_total",
+    &["result"],
+    "Fetches of a host's robots.txt by how they ended; one serves all requests that wait for it.",
+);
+/// Hosts whose robots.txt is remembered.
+pub const ROBOTS_CACHE_ENTRIES: Family = gauge(
+    "crawlgate_robots_cache_entries",
+    &[],
+    "Hosts whose robots.txt, or the lack of one, is remembered; counted every few seconds.",
+);
 /// The policy in force.
 pub const POLICY_INFO: Family =
     gauge("crawlgate_policy_info", &["policy", "revision"], "The policy in force; always 1.");
@@ -272,6 +284,8 @@ pub const ALL: &[Family] = &[
     HOSTS_BACKING_OFF,
     LEASES,
     ADDRESSES_REFUSED,
+    ROBOTS_FETCHES,
+    ROBOTS_CACHE_ENTRIES,
     POLICY_INFO,
     POLICY_LAST_RELOAD_SUCCESS,
     POLICY_LAST_RELOAD_TIMESTAMP,

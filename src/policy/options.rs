@@ -5,6 +5,7 @@
 //! only the rule that last assigned each slot is kept, which is also what explain shows.
 
 pub mod politeness;
+pub mod robots;
 pub mod schema;
 mod value;
 

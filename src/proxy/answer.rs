@@ -11,6 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use crate::gate::refusal::Refusal;
+use crate::robots::standing::{Known, Standing};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
@@ -216,6 +217,31 @@ pub fn robots_txt(refusal: &Refusal, in_force: InForce<'_>, decision: &str) -> R
     response
 }
 
+/// The robots.txt of a host as the proxy knows it: the text, or the status that says that there is none.
+pub fn known_robots_txt(known: &Known) -> Response<Bytes> {
+    let in_force = match known.standing {
+        Standing::Unknown => known.stale().unwrap_or(known),
+        Standing::Rules(_) | Standing::AllowAll => known,
+    };
+    let text = in_force.rules().map(|rules| rules.text().clone());
+    let absent = in_force.status.filter(|status| (400..500).contains(status)).unwrap_or(404);
+    let status = if text.is_some() { 200 } else { absent };
+    let text = text.unwrap_or_default();
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    let headers = response.headers_mut();
+    let crawl_status = match status {
+        200 => "ACCEPTED",
+        404 | 410 => "REJECTED_NOTFOUND",
+        _ => "REJECTED_BAD_STATUS",
+    };
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    *response.body_mut() = text;
+    response
+}
+
 fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<'_>, decision: &str) {
     let row = refusal.reason.row();
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(row.crawl_status));
@@ -241,7 +267,8 @@ fn proxy_status(refusal: &Refusal) -> String {
         member.push_str(&format!("; received-status={status}"));
     }
     let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!("; rule={rule}"));
-    member.push_str(&format!("; details=\"{}{rule}\"", row.name));
+    let line = refusal.robots_line.map_or(String::new(), |line| format!("; line={line}"));
+    member.push_str(&format!("; details=\"{}{rule}{line}\"", row.name));
     member
 }
 

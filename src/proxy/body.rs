@@ -205,6 +205,15 @@ impl Download {
         self.after = After::Close;
     }
 
+    /// The next part, for a body that is not passed on.
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        if self.incoming.is_end_stream() {
+            self.give_back();
+            return None;
+        }
+        std::future::poll_fn(|cx| self.poll_data(cx)).await
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             match self.poll_incoming(cx) {

@@ -20,7 +20,7 @@ use crate::gate::crawlers::{Caller, Identity};
 use crate::gate::permit::TunnelPermit;
 use crate::gate::refusal::Refusal;
 use crate::gate::stage::identify::identify;
-use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage};
+use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage, TunnelWay};
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{Source, TunnelVerdict};
 use crate::metrics::policy::PolicyMetrics;
@@ -34,7 +34,9 @@ use super::destination::Vetted;
 use super::dial::dial;
 use super::front;
 use super::head::ServiceOpen;
-use super::http::{Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, established, own, unwinding};
+use super::http::{
+    Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, decided, established, own, unwinding,
+};
 use super::tunnel::Place;
 use super::upstream::UpstreamError;
 
@@ -103,13 +105,14 @@ impl Exchange {
     /// [`Hangup`], if this crawler is refused by closing its connection.
     pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
-        let snapshot = self.in_force.load();
+        let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let way = match unwinding(self.way(request, &seat.caller, &mut asker, &snapshot, &mut record)).await {
-            Ok(way) => way,
-            Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
-        };
+        let way =
+            match unwinding(self.way(request, &seat.caller, &mut asker, &mut snapshot, &mut record)).await {
+                Ok(way) => way,
+                Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
+            };
         let (host, place, onward) = match way {
             Ok(way) => way,
             Err(refusal) => {
@@ -144,7 +147,7 @@ impl Exchange {
         request: Request<Incoming>,
         caller: &Caller,
         asker: &mut Asker,
-        snapshot: &Arc<PolicyInForce>,
+        snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<(HostTarget, Place, Onward), Refused> {
         let (parts, _) = request.into_parts();
@@ -160,20 +163,28 @@ impl Exchange {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal.with_detail("the port is none that a tunnel may go to").into());
         }
+        // Before the gate: a tunnel for which there is no room must not cost its host a turn.
+        let place = self.place(&host)?;
         if !is_in(&settings.tls_ports, host.port()) {
-            let place = self.place(&host)?;
             record.allowed(None);
             return Ok((host, place, Onward::Plain(who)));
         }
         let asked = TunnelAsked { host: host.clone(), crawler: who.crawler };
-        let TunnelPassage { outcome, judged } =
-            gate::tunnel(asked, Arc::clone(snapshot), &self.vetting).await;
+        let way = TunnelWay {
+            destinations: &*self.vetting,
+            in_force: &self.in_force,
+            hold: &self.hold,
+            patience: settings.dial.total,
+        };
+        let TunnelPassage { outcome, judged, held } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
-        record.decided_at(record.clock().now());
+        decided(record, held);
+        if held.is_some() {
+            *snapshot = Arc::clone(&judged.snapshot);
+        }
         let permit = outcome?;
         let keep = judged.keep();
         let kept = |refusal: Refusal| Box::new(Refusal { keep, ..refusal });
-        let place = self.place(&host).map_err(kept)?;
         let blind = self.dial(permit, judged, record).await.map_err(kept)?;
         Ok((host, place, Onward::Blind(Box::new(blind))))
     }
@@ -193,11 +204,14 @@ impl Exchange {
         judged: TunnelJudged<Arc<PolicyMetrics>>,
         record: &mut Record,
     ) -> Result<Blind, Refusal> {
-        let (_, vetted) = permit.redeem();
+        let (_, vetted, slot) = permit.redeem();
         record.enter(Stage::Upstream);
         let began = record.clock().now();
         let dialled = dial(&vetted, self.tunnels.settings.dial).await.map_err(UpstreamError::Dial);
         let (origin, address) = dialled.inspect_err(|error| record.upstream_failed(error.as_str()))?;
+        // The tunnel is open, and takes none of the slots that requests have.
+        slot.sent();
+        drop(slot);
         record.connected_in(record.clock().now().saturating_duration_since(began));
         record.address(address.ip());
         Ok(Blind { origin, address, judged })

@@ -34,6 +34,7 @@ use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
 use super::front::{self, Entry};
 use super::head::ServiceOpen;
+use super::robots::Robots;
 use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
 
@@ -52,9 +53,11 @@ pub struct Exchange {
     /// Where requests wait for their host's turn.
     pub hold: Arc<Hold>,
     /// Names, and which addresses may be dialled.
-    pub vetting: Vetting,
+    pub vetting: Arc<Vetting>,
+    /// Hosts' robots.txt.
+    pub robots: Robots,
     /// Origins.
-    pub upstream: Upstream,
+    pub upstream: Arc<Upstream>,
     /// Records.
     pub recorder: Recorder,
     /// This process in `Via`.
@@ -167,18 +170,17 @@ impl Exchange {
         let asked = Asked::new(target, who.crawler, &parts);
         let profile = || asker.manner(self.profile).profile;
         let waits = Waits { hold: &self.hold, profile: &profile };
-        let way = Way { destinations: &self.vetting, in_force: &self.in_force, waits };
+        let way = Way { destinations: &*self.vetting, robots: &self.robots, in_force: &self.in_force, waits };
         let Passage { outcome, mut judged, held } =
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
-        let decided = record.clock().now();
-        record.decided_at(held.and_then(|held| decided.checked_sub(held)).unwrap_or(decided));
-        if let Some(held) = held {
-            record.held(held);
+        let decided = decided(record, held);
+        if held.is_some() {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = match outcome {
             Outcome::Forward(permit) => permit,
+            Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         let call = self.call(parts, body, &judged.asked.target);
@@ -310,6 +312,16 @@ pub(in crate::proxy) fn established(open: ServiceOpen) -> Response<Body<Travelli
 
 fn travelling(record: Record, open: ServiceOpen) -> Travelling {
     Travelling { record: Some(record), _open: open }
+}
+
+/// Tells the record that it is decided; what it was held is no part of that. The time.
+pub(super) fn decided(record: &mut Record, held: Option<Duration>) -> Instant {
+    let now = record.clock().now();
+    record.decided_at(held.and_then(|held| now.checked_sub(held)).unwrap_or(now));
+    if let Some(held) = held {
+        record.held(held);
+    }
+    now
 }
 
 /// Tells the record what the policy has done so far.

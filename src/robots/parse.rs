@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::agent::{is_everybody, token_length};
 use super::line::{Key, Line, Lines};
 use super::rules::{Access, Builder, Span, Table};
@@ -15,7 +17,7 @@ pub const MAX_BYTES: usize = 512 * 1024;
 ///
 /// It keeps the text it was read from, up to [`MAX_BYTES`], since a crawler may ask for it.
 pub struct Parsed {
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Bytes,
     pub(super) table: Table,
     sitemaps: Box<[Span]>,
     directives: u32,
@@ -42,7 +44,7 @@ impl Parsed {
             reading.line(&line);
         }
         Self {
-            text: text.into(),
+            text: Bytes::copy_from_slice(text),
             table: reading.rules.finish(text),
             sitemaps: reading.sitemaps.into(),
             directives: reading.directives,
@@ -52,7 +54,7 @@ impl Parsed {
     }
 
     /// The text that was read.
-    pub fn text(&self) -> &[u8] {
+    pub fn text(&self) -> &Bytes {
         &self.text
     }
 

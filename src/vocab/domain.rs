@@ -1,15 +1,12 @@
 //! Registrable domains: what one owner has registered, by the Public Suffix List that is compiled in.
 
-use super::target::UrlTarget;
+use std::net::Ipv4Addr;
 
-/// The registrable domain of a target's host, private suffixes such as `github.io` counted; the host itself where it
-/// has none: an address, a single label.
-pub fn registrable(target: &UrlTarget) -> &str {
-    let host = target.host();
-    if target.ip().is_some() {
-        return host;
-    }
-    psl::domain_str(host).unwrap_or(host)
+/// The registrable domain of a host in canonical form, private suffixes such as `github.io` counted; the host itself
+/// where it has none: an address, a single label.
+pub fn registrable(host: &str) -> &str {
+    let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
+    if is_address { host } else { psl::domain_str(host).unwrap_or(host) }
 }
 
 #[cfg(test)]
@@ -18,17 +15,17 @@ mod tests {
 
     #[test]
     fn hosts_of_one_owner_have_one_domain() {
-        for (url, domain) in [
-            ("http://www.example.com/", "example.com"),
-            ("http://a.b.example.co.uk:81/", "example.co.uk"),
-            ("http://me.github.io/", "me.github.io"),
-            ("http://www.shop.test/", "shop.test"),
-            ("http://co.uk/", "co.uk"),
-            ("http://localhost/", "localhost"),
-            ("http://10.1.2.3/", "10.1.2.3"),
-            ("http://[2001:db8::1]/", "[2001:db8::1]"),
+        for (host, domain) in [
+            ("www.example.com", "example.com"),
+            ("a.b.example.co.uk", "example.co.uk"),
+            ("me.github.io", "me.github.io"),
+            ("www.shop.test", "shop.test"),
+            ("co.uk", "co.uk"),
+            ("localhost", "localhost"),
+            ("10.1.2.3", "10.1.2.3"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
         ] {
-            assert_eq!(registrable(&UrlTarget::parse(url).unwrap()), domain, "{url}");
+            assert_eq!(registrable(host), domain, "{host}");
         }
     }
 }

@@ -20,6 +20,10 @@ pub enum Reason {
     AmbiguousUrl,
     /// The response is larger than the option `max_body`.
     BodyTooLarge,
+    /// The host's robots.txt forbids it.
+    RobotsTxt,
+    /// The host's robots.txt cannot be had.
+    RobotsUnreachable,
     /// The host's pace leaves no room within the time that the request may wait.
     RateLimited,
     /// Too many requests wait.
@@ -120,13 +124,15 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
         Self::TooDeep,
         Self::AmbiguousUrl,
         Self::BodyTooLarge,
+        Self::RobotsTxt,
+        Self::RobotsUnreachable,
         Self::RateLimited,
         Self::QueueFull,
         Self::HostBackoff,
@@ -202,6 +208,22 @@ impl Reason {
                 error: "http_response_body_size",
                 retry: Retry::Never,
                 title: "Response larger than the policy admits",
+                ..FILTER
+            },
+            Self::RobotsTxt => &Row {
+                name: "robots_txt",
+                crawl_status: "REJECTED_ROBOTS_TXT",
+                code: Some(740),
+                title: "URL forbidden by the host's robots.txt",
+                ..FILTER
+            },
+            Self::RobotsUnreachable => &Row {
+                name: "robots_unreachable",
+                crawl_status: "REJECTED_ROBOTS_TXT",
+                status: StatusSource::Fixed(503),
+                retry: Retry::After,
+                code: Some(740),
+                title: "The host's robots.txt cannot be had",
                 ..FILTER
             },
             Self::RateLimited => {

@@ -6,6 +6,7 @@ alone, and one that is refused to another; then the same with a wrong password.
 
 from __future__ import annotations
 
+import collections
 import json
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ from collections.abc import Callable
 import clients
 from clients import Answer, clean_environment
 from origin import Origin
-from pages import WWW
+from pages import HOSTS, WWW
 from report import Report, differences
 from services import Gate, by_labels, wait_for
 
@@ -87,10 +88,12 @@ def run(
         entry | ({"profile": CRAWLERS[entry["name"]][0]} if CRAWLERS[entry["name"]][0] else {})
         for entry in registrations(made)
     ]
-    settings = {"crawlers": listed, "anonymous": "deny"}
+    # undici asks by CONNECT for http too, with the site's port.
+    egress = {"allow_loopback": True, "ports": ["1-65535"], "connect_ports": ["1-65535"], "hosts": HOSTS}
+    settings = {"crawlers": listed, "anonymous": "deny", "egress": egress}
     gate = Gate(binary, folder / "policy.yaml", folder, settings)
     try:
-        _Gated(report, origin, gate, folder).run(_clients(report, python, modules, folder))
+        _Gated(report, origin, gate, folder).run(_clients(python, modules, folder))
     finally:
         gate.stop()
 
@@ -101,14 +104,15 @@ def _policy() -> dict:
         {"id": f"not-for-{name}", "forbid": {"crawler": name, "under": f"/{name}"}, "reject": intent}
         for name, (_, intent, _) in CRAWLERS.items()
     ]
-    return {"policy": 1, "name": "acceptance", "options": {"disposition": "allow"}, "rules": rules}
+    options = {"disposition": "allow", "politeness": {"delay": "0s", "concurrency": 100}}
+    return {"policy": 1, "name": "acceptance", "options": options, "rules": rules}
 
 
 Client = Callable[[str, list[str]], list[Answer]]
 
 
-def _clients(report: Report, python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
-    """Those that are installed; what is missing was said before."""
+def _clients(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
+    """Those that are installed; what is missing was said before. The first word is the crawler's name."""
     fresh = iter(range(1_000))
 
     def place() -> pathlib.Path:
@@ -125,7 +129,12 @@ def _clients(report: Report, python: str, modules: pathlib.Path | None, folder: 
         found["requests"] = lambda at, urls: clients.requests_all(at, python, urls)
     if has_undici(modules):
         found["undici"] = lambda at, urls: clients.undici_all(at, modules, urls, "plain")
+        found["undici by CONNECT"] = lambda at, urls: clients.undici_all(at, modules, urls, "tunnel")
     return found
+
+
+def _name(client: str) -> str:
+    return client.split(" ")[0]
 
 
 class _Gated:
@@ -137,37 +146,39 @@ class _Gated:
         self._gate = gate
 
     def run(self, found: dict[str, Client]) -> None:
-        for name, client in found.items():
-            self._right(name, client)
-        for name, client in found.items():
-            self._wrong(name, client)
+        for label, client in found.items():
+            self._right(label, client)
+        for label, client in found.items():
+            self._wrong(label, client)
         self._counted(found)
         self._secret(found)
 
     def _url(self, path: str) -> str:
         return self._origin.site.url(WWW, path)
 
-    def _right(self, name: str, client: Client) -> None:
+    def _right(self, label: str, client: Client) -> None:
         """A page that all may have, the one that this crawler may not, and one that another may not."""
+        name = _name(label)
         other = "wget" if name == "curl" else "curl"
         urls = [self._url(path) for path in ("/", f"/{name}", f"/{other}")]
         answers = {answer.url: answer for answer in client(proxy(self._gate, name), urls)}
         if problems := [f"no answer to {url}" for url in urls if url not in answers]:
-            self._report.check(f"{name}: got answers", problems)
+            self._report.check(f"{label}: got answers", problems)
             return
         page, mine, others = (answers[url] for url in urls)
         body = self._origin.site.find(WWW, "/").body
         problems = [] if (page.status, page.body) == (200, body) else [f"{page.status}, {page.body[:80]!r} {page.error}"]
-        self._report.check(f"{name}: with its credentials a page arrives byte for byte", problems)
+        self._report.check(f"{label}: with its credentials a page arrives byte for byte", problems)
         said = (mine.status, mine.one("Crawl-Rule"))
         self._report.equal(
-            f"{name}: what it alone is refused says so in its own status", said, (CRAWLERS[name][2], f"not-for-{name}")
+            f"{label}: what it alone is refused says so in its own status", said, (CRAWLERS[name][2], f"not-for-{name}")
         )
         # The site has no such page: its own 404 came through.
         said = (others.status, others.one("Crawl-Status"), others.one("Crawl-Reason"))
-        self._report.equal(f"{name}: what another is refused it may ask for", said, (404, "REJECTED_NOTFOUND", None))
+        self._report.equal(f"{label}: what another is refused it may ask for", said, (404, "REJECTED_NOTFOUND", None))
 
-    def _wrong(self, name: str, client: Client) -> None:
+    def _wrong(self, label: str, client: Client) -> None:
+        name = _name(label)
         before = len(self._origin.log.entries)
         (answer,) = client(proxy(self._gate, name, "wrong"), [self._url("/")])
         if name == "undici":
@@ -179,20 +190,25 @@ class _Gated:
             problems = [] if said == wanted else [f"expected {wanted}, got {said} {answer.error}"]
         arrived = self._origin.log.entries[before:]
         problems += [f"{entry['line']} arrived" for entry in arrived]
-        self._report.check(f"{name}: a wrong password is answered with 407, and nothing is fetched", problems)
+        self._report.check(f"{label}: a wrong password is answered with 407, and nothing is fetched", problems)
 
     def _counted(self, found: dict[str, Client]) -> None:
-        wanted = {name: 3 for name in found} | {"anonymous": len(found)}
+        clients = collections.Counter(_name(label) for label in found)
 
-        def now() -> dict:
-            return by_labels(self._gate.samples(), "crawlgate_requests_total", ("crawler",))
+        def counted(family: str, **where: str) -> dict:
+            return by_labels(self._gate.samples(), family, ("crawler",), **where)
 
-        wait_for(lambda: now() == wanted, 5)
-        self._report.check("requests_total counts each under its name", differences(now(), wanted), len(wanted))
-        refused = by_labels(self._gate.samples(), "crawlgate_decisions_total", ("crawler",), reason="rule", verdict="reject")
-        self._report.check("decisions_total too", differences(refused, {name: 1 for name in found}), len(found))
+        rejects = {"reason": "rule", "verdict": "reject"}
+        wait_for(lambda: counted("crawlgate_decisions_total", **rejects) == clients, 5)
+        refused = differences(counted("crawlgate_decisions_total", **rejects), clients)
+        self._report.check("decisions_total counts each refusal under its crawler", refused, len(clients))
+        passed = counted("crawlgate_requests_total", method="GET", source="origin")
+        wanted = {name: 2 * count for name, count in clients.items()}
+        self._report.check("requests_total counts what each was passed", differences(passed, wanted), len(wanted))
+        strangers = counted("crawlgate_decisions_total", reason="unauthorized")
+        self._report.equal("wrong passwords count as anonymous", strangers, {"anonymous": len(found)})
 
     def _secret(self, found: dict[str, Client]) -> None:
         said = "\n".join(self._gate.lines) + self._gate.decisions.read_text() + self._gate.metrics_text().decode()
-        shown = [word for name in found for word in (password(name), "argon2") if word in said]
+        shown = [word for name in CRAWLERS for word in (password(name), "argon2") if word in said]
         self._report.check("neither log nor metrics show a password or a hash", shown, len(found))

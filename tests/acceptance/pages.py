@@ -199,7 +199,9 @@ class Site:
         statuses = (403, 404, 410, 418, 451, 500, 503)
         paths = [f"/error/{status}" for status in statuses]
         for status, path in zip(statuses, paths):
-            self._put(WWW, path, html(WWW, path, "an error page", status=status))
+            # Without it the host would be left alone for five seconds and more.
+            rest = (("Retry-After", "1"),) if status == 503 else ()
+            self._put(WWW, path, html(WWW, path, "an error page", status=status, headers=rest))
         self._list(WWW, "/errors.html", [*paths, "/error/missing.html"])
 
     def _files(self) -> None:

@@ -23,10 +23,10 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    """A request without proxy; status and body whatever the status."""
+def get(url: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> tuple[int, bytes]:
+    """A request without proxy, a POST if it has a body; status and body whatever the status."""
     try:
-        with _DIRECT.open(urllib.request.Request(url, headers=headers or {}), timeout=10) as response:
+        with _DIRECT.open(urllib.request.Request(url, body, headers or {}), timeout=10) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -99,6 +99,10 @@ class Gate:
 
     def samples(self) -> Samples:
         return parse(self.metrics_text().decode())
+
+    def hang_up(self) -> None:
+        """SIGHUP: the policy is to be read again."""
+        self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> int | None:
         """SIGTERM; the exit code, None if it had to be killed."""

@@ -44,6 +44,34 @@ fn lines(said: &Said) -> Vec<Json> {
     said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// What a proxy of this configuration does with https is told where the configuration is read.
+#[test]
+fn check_tells_what_tunnels_are_judged_by() {
+    let folder = Folder::new();
+    let policy = |more: &str| {
+        format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
+        )
+    };
+    let advice = "tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
+    let line = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
+    for (config, options, told, advised) in [
+        ("{}", "", true, true),
+        ("{}", ", tunnel_undecided: allow", true, false),
+        ("egress: { connect_ports: [80] }", "", false, false),
+    ] {
+        folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")));
+        folder.write("p.yaml", policy(options));
+        let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
+        assert_eq!(
+            (said.code, said.out.contains(line), said.err.contains(advice)),
+            (0, told, advised),
+            "{said:?}"
+        );
+        assert!(!crawlgate(folder.path(), &["check", "p.yaml"], "").err.contains("tunnels"));
+    }
+}
+
 #[test]
 fn decide_writes_every_key_of_the_contract() {
     let said = run(&["decide", "--policy", "p.yaml"], "http://INTRA.example.com:80/gone/x\n");

@@ -1,41 +1,46 @@
-//! Reloading while requests are under way: by signal, through the API and by changed files; and ending twice.
+//! Reloading while requests are under way: by signal, through the API and by changed files.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
 use crate::support::gate::Gate;
 
-const LONG: Duration = Duration::from_secs(20);
-const CONFIG: &str = "
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const CONFIG: &str = "
 listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
 egress: { allow_loopback: true, ports: [1-65535] }
 logs: { decisions: none }
 ";
 
-/// A policy that refuses `/refused` by a rule of this name, with this intent.
-fn policy(rule: &str, intent: &str) -> String {
+/// So many reloads under load.
+const RELOADS: usize = 200;
+
+/// A policy that refuses `/refused`, and the path of its own name, by a rule of this name, with this intent.
+pub(crate) fn policy(rule: &str, intent: &str) -> String {
     format!(
         "policy: 1\nname: {rule}\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {{ delay: 0s, \
-         concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: /refused }}, \
+         concurrency: 100, jitter: 1.0..1.0 }} }}\nrules: [{{ id: {rule}, forbid: {{ path: [/refused, /{rule}] }}, \
          reject: {intent} }}]\n"
     )
 }
 
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -48,17 +53,24 @@ impl Answer {
 }
 
 /// A kept connection.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn new(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).expect("it listens");
+    pub(crate) fn new(to: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(to).expect("it listens"))
+    }
+
+    pub(crate) fn of(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(LONG)).expect("a socket");
         Self(BufReader::new(stream))
     }
 
     fn ask(&mut self, head: &str) -> Answer {
         self.0.get_mut().write_all(head.as_bytes()).expect("it reads");
+        self.answer()
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert_ne!(self.0.read_line(&mut head).expect("it answers"), 0, "closed behind {head:?}");
@@ -72,12 +84,12 @@ impl Client {
         answer
     }
 
-    fn get(&mut self, url: &str) -> Answer {
+    pub(crate) fn get(&mut self, url: &str) -> Answer {
         self.ask(&format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"))
     }
 }
 
-fn admin(gate: &Gate, line: &str) -> Answer {
+pub(crate) fn admin(gate: &Gate, line: &str) -> Answer {
     Client::new(gate.admin)
         .ask(&format!("{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin))
 }
@@ -88,26 +100,25 @@ fn origin() -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(stream);
-                let mut line = String::new();
-                while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
-                    if line == "\r\n" {
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                        if reader.get_mut().write_all(answer).is_err() {
-                            return;
-                        }
-                    }
-                    line.clear();
-                }
-            });
+            std::thread::spawn(move || answer_all(BufReader::new(stream)));
         }
     });
     address
 }
 
+fn answer_all(mut reader: BufReader<TcpStream>) {
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        if line == "\r\n" && reader.get_mut().write_all(answer).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
 /// Asks again and again, for as long as a reload by signal or file may take.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");
@@ -174,6 +185,24 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
 }
 
 #[test]
+fn what_is_doubtful_in_a_reloaded_policy_is_said() {
+    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    gate.write(
+        "policy.yaml",
+        &policy("two", "deny").replace("path: [/refused, /two]", "crawler: nobody-knows"),
+    );
+    let answer = admin(&gate, "POST /api/v1/reload").json();
+    assert_eq!((&answer["result"], &answer["policy"]), (&"loaded".into(), &"two".into()));
+    let problems = answer["problems"].as_array().expect("a list");
+    let doubt = problems.iter().find(|problem| problem["found"] == "nobody-knows").expect("a warning");
+    assert_eq!(doubt["severity"], "warning");
+    until("the log says it", || gate.said().contains("nobody-knows"));
+    let shown = admin(&gate, "GET /api/v1/policy").json();
+    assert_eq!(shown["last_reload"]["problems"], answer["problems"]);
+    assert!(admin(&gate, "GET /readyz").body.contains("ok policy: two@"));
+}
+
+#[test]
 fn changed_files_reload_by_themselves() {
     let gate = Gate::start(CONFIG, &policy("one", "deny"));
     let mut client = Client::new(gate.proxy);
@@ -193,74 +222,102 @@ fn changed_files_reload_by_themselves() {
     until("the list is seen", || client.get("http://h.invalid/").field("crawl-rule") == Some("listed"));
 }
 
-/// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
 #[test]
-fn requests_under_reloads_are_each_judged_by_one_policy() {
+fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
+    let gate = Gate::start_with(CONFIG, "", |command| {
+        let directory = command.get_current_dir().expect("its own");
+        std::fs::remove_file(directory.join("policy.yaml")).expect("it is there");
+    });
+    let answer = admin(&gate, "POST /api/v1/reload");
+    assert_eq!((answer.status, &answer.json()["policy"]), (200, &"builtin".into()));
+    assert_eq!(answer.json()["result"], "unchanged");
+    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("policy.path")));
+    until("the log says so", || gate.said().contains("no file stands behind it"));
+}
+
+/// As many ask at once as like: each gets its answer, and few attempts are made for all.
+#[test]
+fn a_crowd_that_asks_for_reloads_is_answered() {
     let gate = Gate::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &policy("one", "deny"),
     );
-    let site = origin();
-    let done = Arc::new(AtomicBool::new(false));
-    let asked = Arc::new(AtomicUsize::new(0));
-    let clients: Vec<_> = (0..4)
+    gate.write("policy.yaml", &policy("two", "deny"));
+    let askers: Vec<_> = (0..40)
         .map(|_| {
-            let (proxy, done, asked) = (gate.proxy, Arc::clone(&done), Arc::clone(&asked));
-            std::thread::spawn(move || {
-                let mut client = Client::new(proxy);
-                let mut seen = [0, 0];
-                while !done.load(Ordering::Relaxed) {
-                    let page = client.get(&format!("http://{site}/page"));
-                    assert_eq!((page.status, page.body.as_str()), (200, "ok"), "{}", page.head);
-                    let refused = client.get(&format!("http://{site}/refused"));
-                    let policy =
-                        refused.field("crawl-policy").expect("a policy").split('@').next().expect("a name");
-                    let at = usize::from(policy == "two");
-                    assert_eq!(refused.status, [451, 410][at], "{}", refused.head);
-                    assert_eq!(refused.field("crawl-rule"), Some(["one", "two"][at]), "{}", refused.head);
-                    seen[at] += 1;
-                    asked.fetch_add(2, Ordering::Relaxed);
-                }
-                seen
-            })
+            let mut client = Client::new(gate.admin);
+            let head =
+                format!("POST /api/v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin);
+            std::thread::spawn(move || client.ask(&head).json())
         })
         .collect();
-    let end = Instant::now() + Duration::from_secs(3);
-    let mut reloads = 0;
-    while Instant::now() < end {
-        let (rule, intent) = [("two", "gone"), ("one", "deny")][reloads % 2];
-        gate.write("policy.yaml", &policy(rule, intent));
-        assert_eq!(admin(&gate, "POST /api/v1/reload").json()["result"], "loaded");
-        reloads += 1;
-        if reloads % 10 == 5 {
+    (0..10).for_each(|_| gate.signal("HUP"));
+    for asker in askers {
+        let answer = asker.join().expect("an answer");
+        assert_eq!(answer["policy"], "two", "{answer}");
+    }
+    let metrics = admin(&gate, "GET /metrics").body;
+    assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"success\"} 2\n"));
+    assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"failure\"} 0\n"));
+}
+
+/// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
+#[test]
+fn requests_under_reloads_are_each_judged_by_one_policy() {
+    let turns = [policy("one", "deny"), policy("two", "gone")];
+    let gate = Gate::start(&format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"), &turns[0]);
+    let (site, done) = (origin(), Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, done) = (Client::new(gate.proxy), Arc::clone(&done));
+            std::thread::spawn(move || ask_until(&done, client, site))
+        })
+        .collect();
+    for turn in 1..=RELOADS {
+        gate.write("policy.yaml", &turns[turn % 2]);
+        let answer = admin(&gate, "POST /api/v1/reload").json();
+        assert_eq!(
+            (&answer["result"], &answer["policy"]),
+            (&"loaded".into(), &["one", "two"][turn % 2].into())
+        );
+        if turn % 10 == 5 {
             gate.write("policy.yaml", "policy: 1\n  broken");
             assert_eq!(admin(&gate, "POST /api/v1/reload").status, 422);
         }
     }
     done.store(true, Ordering::Relaxed);
-    let seen: Vec<[usize; 2]> = clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
-    assert!(seen.iter().all(|[one, two]| *one > 0 && *two > 0), "each client met both policies: {seen:?}");
-    println!("{reloads} reloads under {} requests", asked.load(Ordering::Relaxed));
-    assert!(reloads >= 10, "{reloads} reloads only");
+    let seen: Vec<[BTreeSet<String>; 2]> =
+        clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
+    let revisions = seen.iter().flatten().all(|policies| policies.len() == 1);
+    assert!(revisions, "each client met both policies, each with one revision: {seen:?}");
+    let metrics = admin(&gate, "GET /metrics").body;
+    for (result, count) in [("success", RELOADS + 1), ("failure", RELOADS / 10), ("unchanged", 0)] {
+        let line = format!("crawlgate_policy_reloads_total{{result=\"{result}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
 }
 
-#[test]
-fn a_second_signal_cuts_the_drain_short() {
-    // An origin that never answers holds the drain up.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let config = format!("{CONFIG}timeouts: {{ drain: 10m }}\n");
-    let mut gate = Gate::start(&config, &policy("one", "deny"));
-    let mut client = TcpStream::connect(gate.proxy).expect("it listens");
-    let url = format!("http://{}/", silent.local_addr().expect("an address"));
-    client.write_all(format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("it reads");
-    let _held = silent.accept().expect("the request arrives");
-    gate.signal("TERM");
-    until("it drains", || gate.said().contains("SIGTERM"));
-    assert!(gate.is_up());
-    let begun = Instant::now();
-    gate.signal("TERM");
-    assert_eq!(gate.ended(), Some(0));
-    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+/// Asks for what both policies allow, what both refuse and what one of them refuses; what each policy called itself.
+fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeSet<String>; 2] {
+    let mut seen = [BTreeSet::new(), BTreeSet::new()];
+    while !done.load(Ordering::Relaxed) {
+        for path in ["/page", "/refused", "/one", "/two"] {
+            let answer = client.get(&format!("http://{site}{path}"));
+            let Some(name) = answer.field("crawl-policy") else {
+                assert_ne!(path, "/refused");
+                assert_eq!((answer.status, answer.body.as_str()), (200, "ok"), "{}", answer.head);
+                continue;
+            };
+            let at = usize::from(name.starts_with("two@"));
+            assert!(path == "/refused" || path == ["/one", "/two"][at], "{path}: {}", answer.head);
+            assert_eq!(answer.status, [451, 410][at], "{}", answer.head);
+            assert_eq!(answer.field("crawl-rule"), Some(["one", "two"][at]), "{}", answer.head);
+            seen[at].insert(name.to_owned());
+        }
+        // Leaves the machine to the reloads.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    seen
 }
 
 #[test]
@@ -285,7 +342,31 @@ fn systemd_is_told() {
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
     let ready = told();
     assert!(ready.contains("READY=1") && ready.contains("STATUS=policy two@"), "{ready}");
+    gate.write("policy.yaml", "policy: 1\nrules: no\n");
+    gate.signal("HUP");
+    assert!(told().contains("RELOADING=1"));
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains("two@"), "{ready}");
+    assert!(ready.contains(" stays in force: the last reload found 3 errors"), "{ready}");
     gate.signal("TERM");
     assert!(told().contains("STOPPING=1"));
     assert_eq!(gate.ended(), Some(0));
+}
+
+#[test]
+fn systemd_hears_that_it_is_alive() {
+    // As in a container: the socket's name is no path.
+    let name = format!("crawlgate-alive-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = UnixDatagram::bind_addr(&address).expect("a socket");
+    socket.set_read_timeout(Some(LONG)).expect("a socket");
+    let _gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
+        command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "100000");
+    });
+    let mut alive = 0;
+    while alive < 3 {
+        let mut buffer = [0; 1024];
+        let length = socket.recv(&mut buffer).expect("a message in time");
+        alive += usize::from(buffer[..length].starts_with(b"WATCHDOG=1"));
+    }
 }

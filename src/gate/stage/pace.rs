@@ -8,11 +8,12 @@ use crate::gate::destination::Addresses;
 use crate::gate::hold::{Arrival, Asking, Hold, SentAway, Slot};
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::Refusal;
+use crate::metrics::record::Keep;
 use crate::policy::fact::Dest;
 use crate::policy::options::politeness::{PaceKey, Politeness};
 use crate::politeness::pace::{Class, Jitter, LONGEST, Pace, Rate};
 use crate::store::Key;
-use crate::vocab::crawler::May;
+use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::domain::registrable;
 use crate::vocab::profile::Profile;
 use crate::vocab::stage::Stage;
@@ -36,25 +37,76 @@ pub(in crate::gate) async fn hold<C>(
 ) -> Result<Slot, Box<Refusal>> {
     let politeness = Politeness::of(judged.policy(), &judged.trail);
     let asked = &judged.asked;
-    let class = class(asked);
-    let address = if politeness.key() == PaceKey::Address { vetted.first() } else { None };
-    let address = address.as_ref().map(IpAddr::to_string);
-    let name = match (politeness.key(), &address) {
-        (PaceKey::Address, Some(address)) => address,
-        (PaceKey::RegistrableDomain, _) => registrable(&asked.target),
-        (PaceKey::Host | PaceKey::Address, _) => asked.target.host(),
-    };
-    let asking = Asking {
-        key: Key { name, class },
-        pace: pace(&politeness, class, crawl_delay),
-        overflow: politeness.overflow(),
-        crawler: &asked.crawler,
-    };
+    let (host, class, crawler) = (asked.target.host(), class(asked), &asked.crawler);
+    let pace = pace(&politeness, class, crawl_delay);
     let patience = || {
         let max_hold = politeness.max_hold().unwrap_or_else(|| (waits.profile)().max_hold());
         patience(max_hold, asked, waits.hold.longest())
     };
-    waits.hold.admit(&asking, arrival, patience).await.map_err(|away| Box::new(refusal(judged, away)))
+    let subject = Subject { politeness, host, class, crawler, what: asked.target.as_str() };
+    let slot = subject.admit(pace, vetted, waits.hold, arrival, patience).await;
+    slot.map_err(|away| Box::new(refusal(away, judged.keep(Stage::Pace))))
+}
+
+/// Waits until a tunnel may be opened: one turn of its host, though none of the slots that requests have.
+pub(in crate::gate) async fn open(
+    subject: Subject<'_>,
+    vetted: &impl Addresses,
+    hold: &Arc<Hold>,
+    arrival: &mut Option<Arrival>,
+    patience: Duration,
+) -> Result<Slot, Refusal> {
+    let pace = Pace { concurrency: u32::MAX, ..pace(&subject.politeness, subject.class, None) };
+    let slot = subject.admit(pace, vetted, hold, arrival, || patience).await;
+    slot.map_err(|away| refusal(away, Keep::Host))
+}
+
+/// Who wants to go where.
+pub(in crate::gate) struct Subject<'a> {
+    /// The option, as the rules have left it.
+    pub(in crate::gate) politeness: Politeness<'a>,
+    /// The host in canonical form.
+    pub(in crate::gate) host: &'a str,
+    /// A page, or what belongs to one.
+    pub(in crate::gate) class: Class,
+    /// Who asks.
+    pub(in crate::gate) crawler: &'a Crawler,
+    /// What for.
+    pub(in crate::gate) what: &'a str,
+}
+
+impl Subject<'_> {
+    async fn admit(
+        &self,
+        pace: Pace,
+        vetted: &impl Addresses,
+        hold: &Arc<Hold>,
+        arrival: &mut Option<Arrival>,
+        patience: impl FnOnce() -> Duration,
+    ) -> Result<Slot, SentAway> {
+        let key = self.politeness.key();
+        let address = if key == PaceKey::Address { vetted.first() } else { None };
+        let address = address.as_ref().map(IpAddr::to_string);
+        let name = name(key, address.as_deref(), self.host);
+        let (key, overflow) = (Key { name, class: self.class }, self.politeness.overflow());
+        let asking = Asking { key, pace, overflow, crawler: self.crawler, what: self.what };
+        hold.admit(&asking, arrival, patience).await
+    }
+}
+
+/// What is paced as one with a host; the address is asked for only where it is the key.
+pub(in crate::gate) fn name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a str) -> &'a str {
+    match (key, address) {
+        (PaceKey::Address, Some(address)) => address,
+        (PaceKey::RegistrableDomain, _) => registrable(host),
+        (PaceKey::Host | PaceKey::Address, _) => host,
+    }
+}
+
+/// How a request of the proxy's own is paced for this one: as a page.
+pub(in crate::gate) fn of_pages<C>(judged: &Judged<C>) -> (PaceKey, Pace) {
+    let politeness = Politeness::of(judged.policy(), &judged.trail);
+    (politeness.key(), pace(&politeness, Class::Navigation, None))
 }
 
 fn class(asked: &Asked) -> Class {
@@ -88,7 +140,6 @@ fn patience(max_hold: Duration, asked: &Asked, longest: Duration) -> Duration {
     asked.max_wait.unwrap_or(max_hold).min(most).min(LONGEST)
 }
 
-fn refusal<C>(judged: &Judged<C>, away: SentAway) -> Refusal {
-    let (stage, retry_after) = (Stage::Pace, Some(away.retry_after));
-    Refusal { retry_after, keep: judged.keep(stage), ..Refusal::new(away.reason, stage) }
+fn refusal(away: SentAway, keep: Keep) -> Refusal {
+    Refusal { retry_after: Some(away.retry_after), keep, ..Refusal::new(away.reason, Stage::Pace) }
 }

@@ -9,10 +9,12 @@ use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachab
 use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
 use crawlgate::gate::judged::Asked;
 use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
+use crawlgate::gate::robots::{Errand, RobotsFiles};
 use crawlgate::gate::snapshot::{InForce, Snapshot};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFiles;
+use crawlgate::robots::standing::Known;
 use crawlgate::store::Store;
 use crawlgate::vocab::crawler::{Crawler, May};
 use crawlgate::vocab::profile::Profile;
@@ -22,6 +24,19 @@ use http::StatusCode;
 use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_millis(150);
+
+/// No host has a robots.txt that anybody asks for.
+struct NoRobots;
+
+impl RobotsFiles for NoRobots {
+    fn known(&self, _target: &UrlTarget) -> Option<Arc<Known>> {
+        None
+    }
+
+    async fn fetch(&self, _target: &UrlTarget, _errand: Errand) -> Arc<Known> {
+        unreachable!("the policies of these tests do not obey")
+    }
+}
 
 /// Every host is at the same address.
 struct Anywhere;
@@ -91,10 +106,11 @@ impl Bench {
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
         let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
-        let way = Way { destinations: &Anywhere, in_force: &self.in_force, waits };
+        let way = Way { destinations: &Anywhere, robots: &NoRobots, in_force: &self.in_force, waits };
         let Passage { outcome, judged, held } = request(asked, self.in_force.load(), &way).await;
         match outcome {
             Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
+            Outcome::Robots(_) => unreachable!("the policies of these tests do not obey"),
             Outcome::Answer(refusal) => {
                 Came::Refused(refusal.reason, refusal.retry_after, judged.policy().revision().to_owned())
             }
@@ -146,7 +162,7 @@ impl Came {
 
 fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
     let text = format!(
-        "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
+        "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
     Snapshot { policy: compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, counters: () }
@@ -252,6 +268,23 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
     drop(second);
     drop(waiting.remove(0).await.unwrap().went());
     assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
+}
+
+#[tokio::test]
+async fn who_comes_again_stands_where_it_stood() {
+    let bench = Bench::new("{ delay: 0s, concurrency: 1 }");
+    let (first, _) = bench.ask("http://a.test/0", &[]).await.went();
+    let hasty = [("crawl-max-wait", "0")];
+    assert_eq!(bench.ask("http://a.test/1", &hasty).await.refused().0, Reason::RateLimited);
+    let later = bench.start("http://a.test/2");
+    bench.until_held(1.0).await;
+    let again = bench.start("http://a.test/1");
+    bench.until_held(2.0).await;
+    drop(first);
+    let (second, _) = again.await.unwrap().went();
+    assert!(!later.is_finished());
+    drop(second);
+    drop(later.await.unwrap().went());
 }
 
 #[tokio::test]

@@ -11,14 +11,21 @@ const MS: Duration = Duration::from_millis(1);
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 fn gate(politeness: &str) -> Gate {
-    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
-                  policy: { path: policy.yaml, watch: false }\nlogs: { decisions: none }\n\
-                  limits: { per_client: 5000, queue_per_host: 2000 }\n\
-                  egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1, b.test: 127.0.0.1 } }\n";
+    gate_with(politeness, "")
+}
+
+/// `more` goes on behind `egress`.
+fn gate_with(politeness: &str, more: &str) -> Gate {
+    let config = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+         policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\n\
+         limits: {{ per_client: 5000, queue_per_host: 2000 }}\negress:\n  allow_loopback: true\n  \
+         ports: [1-65535]\n  hosts: {{ a.test: 127.0.0.1, b.test: 127.0.0.1 }}\n{more}"
+    );
     let policy = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\n"
     );
-    Gate::start(config, &policy)
+    Gate::start(&config, &policy)
 }
 
 /// A crawler's connection.
@@ -211,6 +218,62 @@ fn who_leaves_is_not_fetched_for() {
     assert_eq!(metric(&gate, "crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 3.0);
     assert_eq!(Client::to(gate.proxy).get("a.test", &origin, "/last").status, 200);
     assert_eq!(origin.paths(), ["/first", "/last"]);
+}
+
+#[test]
+fn who_waits_while_the_proxy_goes_down_is_answered_at_once() {
+    let mut gate = gate("{ delay: 30s }");
+    let origin = Origin::start(|_| (Duration::ZERO, OK));
+    let mut client = Client::to(gate.proxy);
+    assert_eq!(client.get("a.test", &origin, "/1").status, 200);
+    client.ask("a.test", &origin, "/2");
+    wait_for(&gate, "crawlgate_held_requests", 1.0);
+    let began = Instant::now();
+    gate.signal("TERM");
+    let answer = client.answer().expect("an answer");
+    assert_eq!((answer.status, answer.field("crawl-reason")), (503, Some("shutting_down")));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(client.answer().is_none());
+    assert_eq!(gate.ended(), Some(0));
+}
+
+#[test]
+fn a_policy_that_is_swapped_during_a_hold_judges_what_waits() {
+    let gate = gate("{ delay: 700ms, jitter: none }");
+    let origin = Origin::start(|_| (Duration::ZERO, OK));
+    let mut client = Client::to(gate.proxy);
+    assert_eq!(client.get("a.test", &origin, "/1").status, 200);
+    client.ask("a.test", &origin, "/2");
+    wait_for(&gate, "crawlgate_held_requests", 1.0);
+    let second = "policy: 1\nname: second\noptions: { disposition: allow, politeness: { delay: 700ms } }\n\
+                  rules: [{ id: no, forbid: { path: /2 } }]\n";
+    gate.write("policy.yaml", second);
+    gate.signal("HUP");
+    let answer = client.answer().expect("an answer");
+    assert_eq!((answer.status, answer.field("crawl-rule")), (451, Some("no")));
+    assert!(answer.field("crawl-policy").is_some_and(|policy| policy.starts_with("second@")));
+    assert_eq!(origin.paths(), ["/1"]);
+    assert_eq!(metric(&gate, "crawlgate_held_requests"), 0.0);
+}
+
+#[test]
+fn tunnels_to_a_host_open_at_its_pace() {
+    let origin = Origin::start(|_| (Duration::ZERO, OK));
+    let port = origin.address.port();
+    let gate = gate_with(
+        "{ delay: 300ms, jitter: none, concurrency: 1 }",
+        &format!("  connect_ports: [{port}]\n  tls_ports: [{port}]\ntimeouts: {{ connect_total: 500ms }}\n"),
+    );
+    let connect = format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n");
+    let began = Instant::now();
+    let mut tunnels: Vec<Client> = (0..3).map(|_| Client::to(gate.proxy)).collect();
+    for tunnel in &mut tunnels {
+        tunnel.send(&connect);
+        std::thread::sleep(20 * MS);
+    }
+    let statuses: Vec<u16> = tunnels.iter_mut().map(|tunnel| tunnel.answer().unwrap().status).collect();
+    assert_eq!(statuses, [200, 200, 503]);
+    assert!(began.elapsed() >= 500 * MS);
 }
 
 /// A connection is let in, waits and goes, a thousand times at once; half of them leave without an answer.

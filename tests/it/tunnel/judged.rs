@@ -3,12 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use crawlgate::clock::Clock;
 use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
-use crawlgate::gate::snapshot::Snapshot;
-use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelVerdict, tunnel};
+use crawlgate::gate::hold::{Hold, HoldLimits};
+use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelVerdict, TunnelWay, tunnel};
+use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFiles;
+use crawlgate::store::Store;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
 
@@ -46,11 +51,11 @@ impl Destinations for Names {
 }
 
 /// A policy that allows what none of these rules refuses.
-fn snapshot(rules: &str) -> Arc<Snapshot<()>> {
+fn snapshot(rules: &str) -> Snapshot<()> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    Arc::new(Snapshot { policy: compiled.policy, counters: () })
+    Snapshot { policy: compiled.policy, counters: () }
 }
 
 fn asked(authority: &str) -> TunnelAsked {
@@ -62,16 +67,22 @@ fn names(addresses: &[&str]) -> Names {
 }
 
 async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelPassage<Found, ()> {
-    tunnel(asked(authority), snapshot(rules), names).await
+    let in_force = InForce::new(snapshot(rules));
+    let limits = HoldLimits { of_one: 1, of_all: 1, longest: Duration::ZERO };
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let hold = Arc::new(Hold::new(Store::embedded(), limits, Clock::system(), metrics));
+    let patience = Duration::ZERO;
+    let way = TunnelWay { destinations: names, in_force: &in_force, hold: &hold, patience };
+    tunnel(asked(authority), in_force.load(), &way).await
 }
 
 /// What the policy says; the reason and the rule of the refusal, or the addresses of the permit; look-ups.
 async fn check(rules: &str, verdict: TunnelVerdict, outcome: &str, lookups: usize) {
     let names = names(&["192.0.2.1", "198.51.100.7"]);
-    let TunnelPassage { outcome: got, judged } = passage(rules, "a.test:443", &names).await;
+    let TunnelPassage { outcome: got, judged, .. } = passage(rules, "a.test:443", &names).await;
     let got = match got {
         Ok(permit) => {
-            let (host, Found(addresses)) = permit.redeem();
+            let (host, Found(addresses), _slot) = permit.redeem();
             assert_eq!(host.authority(), "a.test");
             addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         }
@@ -154,7 +165,7 @@ async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
         ("  - { id: x, forbid: { address: 192.0.2.0/24 } }", Some("rule")),
         ("  - { id: x, forbid: { address: 198.51.100.0/24 } }", None),
     ] {
-        let now = judged.judge_again(snapshot(rules), address);
+        let now = judged.judge_again(Arc::new(snapshot(rules)), address);
         assert_eq!(now.err().map(|refusal| refusal.reason.as_str()), refused, "{rules}");
     }
     assert_eq!(names.asked.load(Ordering::SeqCst), 1, "a tunnel stays where it is");

@@ -1,0 +1,64 @@
+//! The option `robots`, read for one request.
+
+use std::time::Duration;
+
+use crate::policy::Policy;
+use crate::policy::trail::Trail;
+
+use super::schema::slot;
+use super::{Slot, Value};
+
+const OBEY: Slot = slot("robots.obey");
+const AGENT: Slot = slot("robots.agent");
+const ON_UNREACHABLE: Slot = slot("robots.on_unreachable");
+const CRAWL_DELAY_CAP: Slot = slot("robots.crawl_delay_cap");
+
+/// What holds for a host whose robots.txt cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnreachable {
+    /// What was known before, for 30 days; without that, nothing may be fetched.
+    StaleThenDeny,
+    /// Nothing may be fetched.
+    Deny,
+    /// Everything may.
+    Allow,
+}
+
+/// Reads the option for a request from what the rules have assigned.
+#[derive(Clone, Copy, Debug)]
+pub struct RobotsOption<'a> {
+    policy: &'a Policy,
+    trail: &'a Trail,
+}
+
+impl<'a> RobotsOption<'a> {
+    /// The option as it stands.
+    pub fn of(policy: &'a Policy, trail: &'a Trail) -> Self {
+        Self { policy, trail }
+    }
+
+    /// `obey`.
+    pub fn obeys(&self) -> bool {
+        self.trail.is_on(self.policy, OBEY)
+    }
+
+    /// `agent`, if the policy names one.
+    pub fn agent(&self) -> Option<&'a str> {
+        if let Value::Text(agent) = self.trail.value(self.policy, AGENT) { Some(agent) } else { None }
+    }
+
+    /// `on_unreachable`.
+    pub fn on_unreachable(&self) -> OnUnreachable {
+        match self.trail.word(self.policy, ON_UNREACHABLE) {
+            Some("allow") => OnUnreachable::Allow,
+            Some("deny") => OnUnreachable::Deny,
+            Some(_) | None => OnUnreachable::StaleThenDeny,
+        }
+    }
+
+    /// `crawl_delay_cap`: the longest Crawl-delay that counts.
+    pub fn crawl_delay_cap(&self) -> Duration {
+        let value = self.trail.value(self.policy, CRAWL_DELAY_CAP);
+        if let Value::Duration(cap) = value { *cap } else { Duration::ZERO }
+    }
+}

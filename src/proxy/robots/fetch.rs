@@ -1,0 +1,214 @@
+//! One fetch of a robots.txt: the request, up to five redirects, and the body, all within one time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap,
+    HeaderName, HeaderValue, LOCATION, USER_AGENT,
+};
+use http::{Method, Response, StatusCode, Version, response};
+
+use crate::clock::Clock;
+use crate::gate::destination::Unreachable;
+use crate::gate::robots::{Errand, NotSent};
+use crate::proxy::body::{Download, Upload};
+use crate::proxy::clean::{self, ViaName};
+use crate::proxy::destination::Vetting;
+use crate::proxy::dial::DialError;
+use crate::proxy::upstream::{Call, Upstream, UpstreamError};
+use crate::robots::freshness::CacheFields;
+use crate::robots::standing::{Ending, Fetched, Form};
+use crate::vocab::media_type::essence;
+use crate::vocab::target::{Scheme, UrlTarget};
+
+use super::body::{Coding, read};
+
+/// RFC 9309 section 2.3.1.2.
+const REDIRECTS: usize = 5;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Fetches robots.txt.
+#[derive(Debug)]
+pub struct Fetcher {
+    /// Addresses.
+    pub vetting: Arc<Vetting>,
+    /// Origins.
+    pub upstream: Arc<Upstream>,
+    /// This process in `Via`.
+    pub via: ViaName,
+    /// The time of a whole fetch, its wait for the host's turn included.
+    pub time: Duration,
+    /// When a request begins.
+    pub clock: Clock,
+}
+
+/// What a fetch brought.
+#[derive(Debug)]
+pub struct Fetch {
+    /// How it ended.
+    pub ending: Ending,
+    /// The URL that was asked last.
+    pub url: Option<UrlTarget>,
+    /// The head of the last answer.
+    pub head: Option<response::Parts>,
+    /// The text, decoded, no longer than is read of one.
+    pub body: Vec<u8>,
+}
+
+impl Fetch {
+    fn failed(ending: Ending) -> Self {
+        Self { ending, url: None, head: None, body: vec![] }
+    }
+
+    /// As the table of outcomes wants it.
+    pub fn fetched(&self) -> Fetched<'_> {
+        let field = |name: HeaderName| self.head.as_ref()?.headers.get(name)?.to_str().ok();
+        let html = field(CONTENT_TYPE)
+            .is_some_and(|value| matches!(&*essence(value), "text/html" | "application/xhtml+xml"));
+        Fetched {
+            ending: self.ending,
+            status: self.head.as_ref().map(|head| head.status.as_u16()),
+            body: &self.body,
+            form: if html { Form::Html } else { Form::Other },
+            cache: CacheFields {
+                cache_control: field(CACHE_CONTROL),
+                expires: field(EXPIRES),
+                date: field(DATE),
+                age: field(AGE),
+            },
+        }
+    }
+}
+
+impl Fetcher {
+    /// Fetches the robots.txt of the target's host. Every outcome is one.
+    pub async fn fetch(&self, target: &UrlTarget, errand: &Errand) -> Fetch {
+        let Ok(first) = UrlTarget::parse(&format!("{}robots.txt", target.base())) else {
+            return Fetch::failed(Ending::Elsewhere);
+        };
+        match tokio::time::timeout(self.time, self.follow(first, errand)).await {
+            Ok(Ok(fetch)) => fetch,
+            Ok(Err(ending)) => Fetch::failed(ending),
+            Err(_) => Fetch::failed(Ending::Timeout),
+        }
+    }
+
+    async fn follow(&self, first: UrlTarget, errand: &Errand) -> Result<Fetch, Ending> {
+        let mut target = first;
+        for hop in 0..=REDIRECTS {
+            let answer = self.ask(&target, errand).await.map_err(|ending| on_the_way(ending, hop))?;
+            let Some(place) = redirect(&answer) else { return answered(target, answer).await };
+            target = next(&target, place)?;
+        }
+        Err(Ending::Redirects)
+    }
+
+    async fn ask(&self, target: &UrlTarget, errand: &Errand) -> Result<Response<Box<Download>>, Stopped> {
+        let permit = errand.permit(target, &*self.vetting, self.time).await.map_err(Stopped::NotSent)?;
+        let call = Call {
+            method: Method::GET,
+            headers: self.fields(target, errand),
+            body: Upload::Empty,
+            uri: None,
+        };
+        let sent = self.upstream.send(permit, call, self.clock.now()).await;
+        let mut response = sent.map_err(Stopped::Upstream)?.response;
+        let framed = clean::settle_framing(response.headers_mut());
+        if framed.is_err() || response.status().is_informational() {
+            return Err(Stopped::Framing);
+        }
+        Ok(response)
+    }
+
+    fn fields(&self, target: &UrlTarget, errand: &Errand) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", errand.agent));
+        fields.insert(USER_AGENT, agent.unwrap_or(HeaderValue::from_static("crawlgate")));
+        fields.insert(ACCEPT, HeaderValue::from_static("text/plain,*/*;q=0.5"));
+        fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        clean::request(&mut fields, target.authority(), Version::HTTP_11, &self.via);
+        fields
+    }
+}
+
+/// Why a hop brought no answer.
+enum Stopped {
+    NotSent(NotSent),
+    Upstream(UpstreamError),
+    Framing,
+}
+
+/// What that means: behind a redirect, an address that must not be dialled is the redirect's doing, and a name that
+/// does not exist makes it lead nowhere.
+fn on_the_way(stopped: Stopped, hop: usize) -> Ending {
+    match stopped {
+        Stopped::NotSent(NotSent::Held) => Ending::Held,
+        Stopped::NotSent(NotSent::Unreachable(why)) => match why {
+            Unreachable::Prohibited(_) | Unreachable::PortDenied => Ending::Prohibited,
+            Unreachable::NoSuchName if hop > 0 => Ending::Elsewhere,
+            Unreachable::NoSuchName | Unreachable::LookupFailed | Unreachable::LookupTimeout => Ending::Dns,
+        },
+        Stopped::Upstream(error) => match error {
+            UpstreamError::Dial(DialError::Refused) => Ending::Refused,
+            UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => Ending::Timeout,
+            UpstreamError::Dial(DialError::Unreachable | DialError::Other)
+            | UpstreamError::Closed
+            | UpstreamError::Upload(_)
+            | UpstreamError::Protocol(_)
+            | UpstreamError::HeadTooLarge => Ending::Broken,
+        },
+        Stopped::Framing => Ending::Broken,
+    }
+}
+
+/// Where an answer sends who asks; a redirect without a place is an answer.
+fn redirect(answer: &Response<Box<Download>>) -> Option<&HeaderValue> {
+    let moved = matches!(
+        answer.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    answer.headers().get(LOCATION).filter(|_| moved)
+}
+
+/// The URL that a redirect leads to, if this proxy can ask it. That TLS to origins is not built shows here.
+fn next(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, Ending> {
+    let place = std::str::from_utf8(place.as_bytes()).map_err(|_| Ending::Elsewhere)?;
+    let base = url::Url::parse(from.as_str()).map_err(|_| Ending::Elsewhere)?;
+    let url = base.join(place).map_err(|_| Ending::Elsewhere)?;
+    let target = UrlTarget::parse(url.as_str()).map_err(|_| Ending::Elsewhere)?;
+    if target.scheme() == Scheme::Http { Ok(target) } else { Err(Ending::Elsewhere) }
+}
+
+/// Only a file's body is read; the rest of any other is given up with its connection.
+async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Result<Fetch, Ending> {
+    let (head, download) = answer.into_parts();
+    let ending = Ending::of_status(head.status.as_u16());
+    let (ending, body) = match (ending, coding(&head.headers)) {
+        (Ending::File, Some(coding)) => match read(download, coding).await {
+            Ok(body) => (Ending::File, body),
+            Err(ending) => (ending, vec![]),
+        },
+        (Ending::File, None) => (Ending::Coding, vec![]),
+        (other, _) => (other, vec![]),
+    };
+    Ok(Fetch { ending, url: Some(url), head: Some(head), body })
+}
+
+fn coding(headers: &HeaderMap) -> Option<Coding> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    let Some(coding) = codings.next() else { return Some(Coding::Identity) };
+    if codings.next().is_some() {
+        return None;
+    }
+    let coding = coding.as_bytes().trim_ascii();
+    let is = |name: &[u8]| coding.eq_ignore_ascii_case(name);
+    if coding.is_empty() || is(b"identity") {
+        return Some(Coding::Identity);
+    }
+    (is(b"gzip") || is(b"x-gzip")).then_some(Coding::Gzip)
+}
