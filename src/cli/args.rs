@@ -107,9 +107,12 @@ Example:
   crawlgate robots check --file robots.txt --agent news-bot http://a.example/x /y
   curl -s http://a.example/robots.txt | crawlgate robots check --file - --agent news-bot /x
 
-Each line is one URL: allow or disallow, the line that decided with its group, and the group's Crawl-delay.
+  crawlgate robots fetch http://a.example/x --agent news-bot
 
-Exit codes: 0 every URL was answered, 1 one is no URL, 2 wrong usage, or a file that cannot be read.";
+Each line of `check` is one URL: allow or disallow, the line that decided with its group, and the group's Crawl-delay.
+
+Exit codes: 0 every URL was answered, 1 one is no URL, or the host's file cannot be had, 2 wrong usage, or a file that
+cannot be read.";
 
 const TARGET_HELP: &str = "\
 Example:
@@ -253,6 +256,8 @@ pub struct RobotsArgs {
 pub enum RobotsCommand {
     /// Judge URLs by a robots.txt in a file
     Check(RobotsCheckArgs),
+    /// Fetch a host's robots.txt as the proxy would, and say what it means
+    Fetch(RobotsFetchArgs),
 }
 
 /// Arguments of `robots check`.
@@ -268,6 +273,23 @@ pub struct RobotsCheckArgs {
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
     /// The form of a line
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `robots fetch`.
+#[derive(Args, Debug)]
+pub struct RobotsFetchArgs {
+    /// A URL of the host; one with a path is judged too
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// The crawler: a product token, or a User-Agent that begins with one
+    #[arg(long, value_name = "AGENT", default_value = "crawlgate")]
+    pub agent: String,
+    /// The configuration, for `egress`, `timeouts` and `limits`; else the one that `run` would use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
 }

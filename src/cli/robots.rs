@@ -1,4 +1,7 @@
-//! `crawlgate robots`: what a robots.txt says, without a policy. `check` reads a file and asks nobody.
+//! `crawlgate robots`: what a robots.txt says, without a policy. `check` reads a file and asks nobody; `fetch` asks the
+//! host.
+
+mod fetch;
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
@@ -18,6 +21,7 @@ use super::{Exit, out};
 pub(super) fn run(args: &RobotsArgs) -> Exit {
     match &args.command {
         RobotsCommand::Check(args) => check(args),
+        RobotsCommand::Fetch(args) => fetch::run(args),
     }
 }
 

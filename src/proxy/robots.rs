@@ -48,10 +48,6 @@ struct Host {
 impl Robots {
     /// Nothing is known yet.
     pub fn new(fetcher: Fetcher, clock: Clock, metrics: Metrics) -> Self {
-        let weight = |key: &Box<str>, host: &Arc<Host>| {
-            let known = host.known.load().as_ref().map_or(0, |known| known.bytes());
-            u32::try_from(HOST_BYTES + key.len() + known).unwrap_or(u32::MAX)
-        };
         let memory = Cache::builder().max_capacity(REMEMBERED).weigher(weight).build();
         Self(Arc::new(Shared { memory, fetcher, clock, metrics }))
     }
@@ -119,6 +115,12 @@ impl Shared {
         // Put in again, so that it is weighed with what it holds now.
         self.memory.insert(target.base().into(), host);
     }
+}
+
+/// Bytes of memory.
+fn weight<K: AsRef<str>>(key: &K, host: &Arc<Host>) -> u32 {
+    let known = host.known.load().as_ref().map_or(0, |known| known.bytes());
+    u32::try_from(HOST_BYTES + key.as_ref().len() + known).unwrap_or(u32::MAX)
 }
 
 impl Host {

@@ -1,0 +1,6 @@
+//! Fetches of robots.txt from a scripted origin: what each outcome means, who waits for whom, and what a request gets.
+
+mod gate;
+mod origin;
+mod outcomes;
+mod shared;

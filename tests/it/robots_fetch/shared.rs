@@ -1,0 +1,114 @@
+//! Who waits for whom, and what is remembered from one fetch to the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::gate::robots::RobotsFiles;
+use crawlgate::robots::Access;
+use crawlgate::robots::standing::Standing;
+
+use super::origin::{Origin, Reply, World, answer, target};
+
+const FILE: &str = "User-agent: one\nDisallow: /1\nUser-agent: two\nDisallow: /2\n";
+const SLOW: Duration = Duration::from_millis(150);
+
+fn slow() -> Origin {
+    Origin::start(|_, _, _| Reply::After(SLOW, answer(200, "", FILE)))
+}
+
+#[tokio::test]
+async fn requests_that_come_together_share_one_fetch() {
+    let (origin, world) = (slow(), Arc::new(World::new(&Clock::system())));
+    let url = origin.url("a.test", "/");
+    let ask = || {
+        let (world, url) = (Arc::clone(&world), url.clone());
+        tokio::spawn(async move { world.robots.fetch(&target(&url), world.errand("one")).await })
+    };
+    let asked: Vec<_> = (0..50).map(|_| ask()).collect();
+    for task in asked {
+        assert_eq!(task.await.unwrap().ending.as_str(), "file");
+    }
+    assert_eq!(origin.heads().len(), 1);
+    assert_eq!(world.fetches("file"), 1);
+    assert!(world.robots.known(&target(&url)).is_some());
+}
+
+#[tokio::test]
+async fn hosts_are_fetched_apart() {
+    let (origin, world) = (slow(), World::new(&Clock::system()));
+    for host in ["a.test", "b.test", "a.test"] {
+        let target = target(&origin.url(host, "/"));
+        if world.robots.known(&target).is_none() {
+            world.robots.fetch(&target, world.errand("one")).await;
+        }
+    }
+    assert_eq!(origin.heads().len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_end_the_fetch_for_the_others() {
+    let (origin, world) = (slow(), Arc::new(World::new(&Clock::system())));
+    let target = target(&origin.url("a.test", "/"));
+    let first = {
+        let (world, target) = (Arc::clone(&world), target.clone());
+        tokio::spawn(async move { world.robots.fetch(&target, world.errand("one")).await })
+    };
+    while origin.heads().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.abort();
+    let known = world.robots.fetch(&target, world.errand("two")).await;
+    assert_eq!((known.ending.as_str(), origin.heads().len()), ("file", 1));
+}
+
+#[tokio::test]
+async fn one_fetch_serves_every_agent() {
+    let (origin, world) = (slow(), World::new(&Clock::system()));
+    let known = world.robots.fetch(&target(&origin.url("a.test", "/")), world.errand("one")).await;
+    let rules = known.rules().unwrap();
+    for (agent, path, access) in [
+        ("one", "/1", Access::Disallow),
+        ("one", "/2", Access::Allow),
+        ("two", "/1", Access::Allow),
+        ("two", "/2", Access::Disallow),
+    ] {
+        assert_eq!(rules.ruling(agent, path).access, access, "{agent} {path}");
+    }
+}
+
+#[tokio::test]
+async fn stale_on_error_then_fresh_again() {
+    let origin = Origin::start(|_, _, before| match before {
+        0 | 3 => Reply::Bytes(answer(200, "Cache-Control: max-age=600\r\n", FILE)),
+        _ => Reply::Bytes(answer(500, "", "")),
+    });
+    let (clock, hand) = Clock::manual();
+    let world = World::new(&clock);
+    let target = target(&origin.url("a.test", "/"));
+    let learn = || async { world.robots.fetch(&target, world.errand("one")).await };
+    assert!(learn().await.is_fresh(clock.now()));
+    hand.advance(Duration::from_secs(599));
+    assert!(world.robots.known(&target).is_some());
+    hand.advance(Duration::from_secs(1));
+    assert!(world.robots.known(&target).is_none());
+    let failed = learn().await;
+    assert!(matches!(failed.standing, Standing::Unknown));
+    assert!(failed.stale().is_some_and(|stale| stale.rules().is_some()));
+    hand.advance(Duration::from_secs(59));
+    assert!(world.robots.known(&target).is_some(), "it is not asked again at once");
+    hand.advance(Duration::from_secs(1));
+    assert_eq!(learn().await.holds_for.as_secs(), 120);
+    hand.advance(Duration::from_secs(120));
+    let good = learn().await;
+    assert!(good.rules().is_some() && good.stale().is_none());
+    assert_eq!(origin.heads().len(), 4);
+}
+
+#[tokio::test]
+async fn hosts_that_are_remembered_are_counted() {
+    let (origin, world) = (slow(), World::new(&Clock::system()));
+    world.robots.fetch(&target(&origin.url("a.test", "/")), world.errand("one")).await;
+    world.robots.sweep();
+    assert!(world.metrics.render().contains("\ncrawlgate_robots_cache_entries 1\n"));
+}
