@@ -175,7 +175,7 @@ impl Exchange {
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
         let decided = decided(record, held);
-        if held.is_some() {
+        if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = match outcome {
