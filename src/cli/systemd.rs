@@ -1,6 +1,12 @@
 //! Tells systemd how the service is (`Type=notify-reload`): ready, reloading, stopping, alive. Elsewhere it does
 //! nothing.
 
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -35,7 +41,19 @@ pub(super) async fn alive() {
 
 /// Nobody listens, most of the time; that is no mistake.
 fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
+    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+    if let Err(error) = send(&name, &message) {
         tracing::debug!(%error, "systemd was not told");
     }
+}
+
+/// A name with `@` before it is no path: containers are told of sockets like that, and the crate does not know them.
+fn send(name: &OsStr, message: &str) -> io::Result<usize> {
+    let socket = UnixDatagram::unbound()?;
+    match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        None => socket.connect(name)?,
+    }
+    socket.send(message.as_bytes())
 }

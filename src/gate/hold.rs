@@ -5,6 +5,7 @@
 //! dropped leaves its queue by that. What the pace is, and what a refusal looks like, is said in `stage/pace.rs`.
 
 mod queue;
+mod returning;
 mod slot;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::vocab::reason::Reason;
 
 pub use queue::HoldLimits;
 use queue::{Place, Queue};
+use returning::{Returning, Who};
 pub use slot::Slot;
 
 /// The store, and who waits for it.
@@ -29,6 +31,7 @@ pub use slot::Slot;
 pub struct Hold {
     store: Store,
     queue: Queue,
+    returning: Returning,
     clock: Clock,
     metrics: Metrics,
     closed: AtomicBool,
@@ -45,6 +48,8 @@ pub struct Asking<'a> {
     pub overflow: Overflow,
     /// Who asks.
     pub crawler: &'a Crawler,
+    /// What for: a URL, or the host of a tunnel.
+    pub what: &'a str,
 }
 
 /// When a request first had to wait, and its place among all that did: kept if it is judged again and has to ask
@@ -67,11 +72,13 @@ pub struct SentAway {
 impl Hold {
     /// Nobody waits yet.
     pub fn new(store: Store, limits: HoldLimits, clock: Clock, metrics: Metrics) -> Self {
-        Self { store, queue: Queue::new(limits), clock, metrics, closed: AtomicBool::new(false) }
+        let (queue, returning, closed) = (Queue::new(limits), Returning::default(), AtomicBool::new(false));
+        Self { store, queue, returning, clock, metrics, closed }
     }
 
     /// Asks for a slot, and waits for it as long as `patience` says, counted from the first arrival. What it costs a
-    /// request that goes at once is one look into the store.
+    /// request that goes at once is one look into the store. One that is sent away and comes again stands where it
+    /// stood, though it has to wait anew.
     ///
     /// # Errors
     /// If the wait would be longer, or too many wait already, or the proxy goes down.
@@ -93,11 +100,18 @@ impl Hold {
         } else if asking.overflow == Overflow::Refuse {
             return Err(self.behind_others(asking));
         }
-        let arrival = *arrival.get_or_insert_with(|| Arrival { at: now, number: self.queue.next_number() });
-        let place = self.queue.join(asking.key, arrival.number).ok_or_else(|| self.full(asking))?;
+        let who = self.returning.who(asking.crawler, asking.what);
+        let arrival = *arrival.get_or_insert_with(|| Arrival { at: now, number: self.number(who, now) });
         let until = now.max(arrival.at + patience());
-        // Boxed, so that those that go at once are not as big as those that wait.
-        Box::pin(self.wait(asking, place, until)).await
+        let waited = match self.queue.join(asking.key, arrival.number) {
+            // Boxed, so that those that go at once are not as big as those that wait.
+            Some(place) => Box::pin(self.wait(asking, place, until)).await,
+            None => Err(self.full(asking)),
+        };
+        if waited.is_err() {
+            self.returning.keep(who, arrival.number, self.clock.now());
+        }
+        waited
     }
 
     /// The longest wait that a crawler can ask for.
@@ -151,6 +165,10 @@ impl Hold {
             // Over or rung: either is a reason to look again.
             let _ = tokio::time::timeout(left, waiting.place.rung()).await;
         }
+    }
+
+    fn number(&self, who: Who, now: Instant) -> u64 {
+        self.returning.take(who, now).unwrap_or_else(|| self.queue.next_number())
     }
 
     fn ask(self: &Arc<Self>, asking: &Asking<'_>, now: Instant) -> Turn<Slot> {

@@ -70,6 +70,7 @@ impl Errand {
             pace: self.pace,
             overflow: Overflow::Hold,
             crawler: &self.crawler,
+            what: target.as_str(),
         };
         let slot = self.hold.admit(&asking, &mut None, || patience).await.map_err(|_| NotSent::Held)?;
         Ok(Permit::new(target.clone(), vetted, slot))

@@ -122,7 +122,7 @@ async fn stages<D: Destinations, C>(
     }
     let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
     let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
-    let subject = Subject { politeness, host, class: Class::Navigation, crawler };
+    let subject = Subject { politeness, host, class: Class::Navigation, crawler, what: host };
     let slot = pace::open(subject, &vetted, way.hold, arrival, way.patience).await;
     let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
     Ok((vetted, slot))

@@ -163,8 +163,9 @@ impl Exchange {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal.with_detail("the port is none that a tunnel may go to").into());
         }
+        // Before the gate: a tunnel for which there is no room must not cost its host a turn.
+        let place = self.place(&host)?;
         if !is_in(&settings.tls_ports, host.port()) {
-            let place = self.place(&host)?;
             record.allowed(None);
             return Ok((host, place, Onward::Plain(who)));
         }
@@ -184,7 +185,6 @@ impl Exchange {
         let permit = outcome?;
         let keep = judged.keep();
         let kept = |refusal: Refusal| Box::new(Refusal { keep, ..refusal });
-        let place = self.place(&host).map_err(kept)?;
         let blind = self.dial(permit, judged, record).await.map_err(kept)?;
         Ok((host, place, Onward::Blind(Box::new(blind))))
     }

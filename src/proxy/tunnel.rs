@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::coop::consume_budget;
 use tokio::time::{sleep, sleep_until};
 
 use crate::clock::Clock;
@@ -226,6 +227,8 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: Way, meter: &Meter) -> Resu
         // Only while bytes move: most of the time most tunnels are silent.
         let mut chunk = Vec::with_capacity(CHUNK);
         loop {
+            // Two fast sides would never let anything else run: other tunnels, or what ends this one.
+            consume_budget().await;
             chunk.clear();
             match from.try_read_buf(&mut chunk) {
                 Ok(0) => {

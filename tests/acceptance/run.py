@@ -115,7 +115,7 @@ def _online(
         if prometheus:
             prometheus.stop()
         code = gate.stop()
-    tunnels.run(report, arguments.binary, arguments.scrapy_python, folder)
+    tunnels.run(report, arguments.binary, arguments.scrapy_python, arguments.node_modules, folder)
     crawlers.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     report.section("The end")
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)

@@ -7,6 +7,7 @@ was opened; what a refusal looks like is what the clients themselves print.
 from __future__ import annotations
 
 import http.server
+import json
 import pathlib
 import re
 import shutil
@@ -15,17 +16,21 @@ import subprocess
 import threading
 
 from clients import clean_environment
+from crawlers import has_undici
 from report import Report
 from services import Gate, by_labels, wait_for
 
 OPEN, HALF, CLOSED = "open.tunnel.test", "half.tunnel.test", "closed.tunnel.test"
 PAGE = b"a page behind TLS\n"
-POLICY = pathlib.Path(__file__).resolve().parent / "tunnels.yaml"
+HERE = pathlib.Path(__file__).resolve().parent
+POLICY = HERE / "tunnels.yaml"
 # What a refused CONNECT says in its reason phrase.
 PHRASE = r"Policy-451 rule=closed-site id=[0-9a-f]+-[0-9a-f]+"
 
 
-def run(report: Report, binary: pathlib.Path, scrapy_python: str, folder: pathlib.Path) -> None:
+def run(
+    report: Report, binary: pathlib.Path, scrapy_python: str, modules: pathlib.Path | None, folder: pathlib.Path
+) -> None:
     """The whole part; without openssl there is no certificate."""
     report.section("Tunnels")
     for program in ("openssl", "curl"):
@@ -38,7 +43,7 @@ def run(report: Report, binary: pathlib.Path, scrapy_python: str, folder: pathli
     secure, plain = Site(authority.context()), Site(None)
     gate = TunnelGate(binary, POLICY, folder, secure.port)
     try:
-        Tunnels(report, gate, authority, secure, plain, scrapy_python).run()
+        Tunnels(report, gate, authority, secure, plain, scrapy_python, modules).run()
     finally:
         code = gate.stop()
         secure.shutdown()
@@ -127,7 +132,14 @@ class Tunnels:
     """All cases, against one gate."""
 
     def __init__(
-        self, report: Report, gate: Gate, authority: Authority, secure: Site, plain: Site, scrapy_python: str
+        self,
+        report: Report,
+        gate: Gate,
+        authority: Authority,
+        secure: Site,
+        plain: Site,
+        scrapy_python: str,
+        modules: pathlib.Path | None,
     ) -> None:
         self._report = report
         self._gate = gate
@@ -135,6 +147,7 @@ class Tunnels:
         self._secure = secure
         self._plain = plain
         self._scrapy = scrapy_python
+        self._modules = modules
 
     def run(self) -> None:
         for part in (
@@ -143,6 +156,7 @@ class Tunnels:
             self._names,
             self._plain_http,
             self._scrapy_spider,
+            self._undici,
             self._counters,
         ):
             part()
@@ -240,6 +254,31 @@ class Tunnels:
             )
             found = done.stdout if host == OPEN else done.stderr
             self._report.check(f"Scrapy: {host}", [] if re.search(expected, found) else [done.stdout + done.stderr])
+
+    def _undici(self) -> None:
+        """It tunnels http too, and says `Connection: close` of a CONNECT whose tunnel it goes on to use."""
+        if not has_undici(self._modules):
+            self._report.missing("undici through tunnels", "undici")
+            return
+        plain = f"http://{OPEN}:{self._plain.port}"
+        expected = {
+            self._url(OPEN): (200, None),
+            self._url(CLOSED): (0, None),
+            f"{plain}/page": (200, None),
+            f"{plain}/secret/page": (451, "secret"),
+        }
+        command = ["node", str(HERE / "undici_client.mjs"), str(self._modules), self._gate.proxy, "tunnel"]
+        done = subprocess.run(
+            command,
+            input="".join(f"{url}\n" for url in expected),
+            env=self._environment(NODE_EXTRA_CA_CERTS=str(self._ca)),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        found = {a["url"]: (a["status"], a["headers"].get("crawl-rule", [None])[0]) for a in answers}
+        self._report.equal("undici: pages and refusals, over TLS and inside a plain tunnel", found, expected)
 
     def _counters(self) -> None:
         wait_for(lambda: self._open() == 0, 10)

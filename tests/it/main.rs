@@ -32,3 +32,5 @@ mod store;
 mod support;
 mod target;
 mod tunnel;
+mod upstream;
+mod watch;

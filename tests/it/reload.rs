@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -350,4 +351,22 @@ fn systemd_is_told() {
     gate.signal("TERM");
     assert!(told().contains("STOPPING=1"));
     assert_eq!(gate.ended(), Some(0));
+}
+
+#[test]
+fn systemd_hears_that_it_is_alive() {
+    // As in a container: the socket's name is no path.
+    let name = format!("crawlgate-alive-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = UnixDatagram::bind_addr(&address).expect("a socket");
+    socket.set_read_timeout(Some(LONG)).expect("a socket");
+    let _gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
+        command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "100000");
+    });
+    let mut alive = 0;
+    while alive < 3 {
+        let mut buffer = [0; 1024];
+        let length = socket.recv(&mut buffer).expect("a message in time");
+        alive += usize::from(buffer[..length].starts_with(b"WATCHDOG=1"));
+    }
 }

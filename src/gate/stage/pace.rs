@@ -43,7 +43,7 @@ pub(in crate::gate) async fn hold<C>(
         let max_hold = politeness.max_hold().unwrap_or_else(|| (waits.profile)().max_hold());
         patience(max_hold, asked, waits.hold.longest())
     };
-    let subject = Subject { politeness, host, class, crawler };
+    let subject = Subject { politeness, host, class, crawler, what: asked.target.as_str() };
     let slot = subject.admit(pace, vetted, waits.hold, arrival, patience).await;
     slot.map_err(|away| Box::new(refusal(away, judged.keep(Stage::Pace))))
 }
@@ -71,6 +71,8 @@ pub(in crate::gate) struct Subject<'a> {
     pub(in crate::gate) class: Class,
     /// Who asks.
     pub(in crate::gate) crawler: &'a Crawler,
+    /// What for.
+    pub(in crate::gate) what: &'a str,
 }
 
 impl Subject<'_> {
@@ -87,7 +89,7 @@ impl Subject<'_> {
         let address = address.as_ref().map(IpAddr::to_string);
         let name = name(key, address.as_deref(), self.host);
         let (key, overflow) = (Key { name, class: self.class }, self.politeness.overflow());
-        let asking = Asking { key, pace, overflow, crawler: self.crawler };
+        let asking = Asking { key, pace, overflow, crawler: self.crawler, what: self.what };
         hold.admit(&asking, arrival, patience).await
     }
 }

@@ -271,6 +271,23 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
 }
 
 #[tokio::test]
+async fn who_comes_again_stands_where_it_stood() {
+    let bench = Bench::new("{ delay: 0s, concurrency: 1 }");
+    let (first, _) = bench.ask("http://a.test/0", &[]).await.went();
+    let hasty = [("crawl-max-wait", "0")];
+    assert_eq!(bench.ask("http://a.test/1", &hasty).await.refused().0, Reason::RateLimited);
+    let later = bench.start("http://a.test/2");
+    bench.until_held(1.0).await;
+    let again = bench.start("http://a.test/1");
+    bench.until_held(2.0).await;
+    drop(first);
+    let (second, _) = again.await.unwrap().went();
+    assert!(!later.is_finished());
+    drop(second);
+    drop(later.await.unwrap().went());
+}
+
+#[tokio::test]
 async fn a_policy_that_changes_during_a_hold_judges_again() {
     let politeness = "{ delay: 300ms, jitter: none }";
     for (politeness_then, rule, reason) in [

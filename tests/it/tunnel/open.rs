@@ -118,6 +118,20 @@ fn no_tunnel_lasts_for_ever() {
     assert_eq!(client.rest(), "x");
 }
 
+/// Nor one in which bytes never cease to move.
+#[test]
+fn a_busy_tunnel_ends_in_its_time() {
+    let origin = Origin::start(|socket, _| while std::io::Write::write_all(socket, &[7; 1 << 18]).is_ok() {});
+    let gate = super::wire::gate_to(&origin, "runtime: { workers: 1 }\ntimeouts: { tunnel: 400ms }", POLICY);
+    let mut client = Client::tunnel(gate.proxy, origin.port);
+    client.send(hello(Some("a.test")));
+    let (mut buffer, began) = (vec![0; 1 << 18], std::time::Instant::now());
+    while matches!(std::io::Read::read(&mut client.0, &mut buffer), Ok(1..)) {
+        assert!(began.elapsed() < super::wire::LONG, "it goes on");
+    }
+    assert!(metric(&gate, "crawlgate_bytes_total{direction=\"sent\",side=\"client\"}") > 1 << 20);
+}
+
 /// A reload judges open tunnels again: those that it refuses are closed, also in the middle of what they carry; others
 /// notice nothing.
 #[test]

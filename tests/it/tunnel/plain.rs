@@ -92,3 +92,34 @@ fn a_request_that_comes_with_the_connect_is_answered() {
     assert!(client.head().starts_with("HTTP/1.1 200 Connection established\r\n"));
     assert_eq!(client.answer().1, "ok");
 }
+
+/// Robots rules hold inside, since each URL is seen; the proxy asks for them itself.
+#[test]
+fn robots_hold_inside() {
+    let origin = Origin::start(|socket, seen| {
+        use std::io::{Read, Write};
+        let (mut buffer, mut head) = ([0; 4096], Vec::new());
+        while let Ok(count @ 1..) = socket.read(&mut buffer) {
+            head.extend_from_slice(&buffer[..count]);
+            if head.ends_with(b"\r\n\r\n") {
+                let robots = head.starts_with(b"GET /robots.txt ");
+                let body = if robots { "User-agent: *\nDisallow: /closed\n" } else { "ok" };
+                seen.lock().unwrap().append(&mut head);
+                let length = body.len();
+                let fields = format!("Content-Type: text/plain\r\nContent-Length: {length}\r\n");
+                socket.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}").as_bytes()).unwrap();
+            }
+        }
+    });
+    let policy = POLICY.replace("robots: { obey: false }", "robots: { obey: true }");
+    let gate = Gate::start(&config("connect_ports: [1-65535]\n  tls_ports: [443]", ""), &policy);
+    let mut client = Client::tunnel(gate.proxy, origin.port);
+    for (path, status) in [("/closed/x", "451"), ("/open", "200")] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port));
+        let (head, _) = client.answer();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
+        assert_eq!(head.contains("crawl-reason: robots_txt"), status == "451", "{head}");
+    }
+    let seen = origin.seen_within("GET /open");
+    assert!(!seen.contains("/closed"), "{seen}");
+}

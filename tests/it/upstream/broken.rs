@@ -1,0 +1,122 @@
+//! What breaks on one side is seen on the other.
+
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use crate::support::gate::Gate;
+
+use super::scripted::{Client, Origin, until};
+use super::times::check_broken;
+use super::{Refused, check_refused, gate, get};
+
+const HOSTS: &str = "{ a.test: 127.0.0.1 }";
+
+fn ask(gate: &Gate, origin: &Origin, version: &str) -> Client {
+    let mut client = Client::connect(gate.proxy);
+    client.send(&format!(
+        "GET {} HTTP/{version}\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
+    client
+}
+
+#[test]
+fn a_client_that_leaves_is_seen_by_the_origin() {
+    // Before the answer, in the middle of its head, in the middle of its body.
+    for begun in [
+        "",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\n\r\nhello",
+    ] {
+        for resets in [false, true] {
+            let origin = Origin::start(move |visit| {
+                visit.request();
+                visit.send(begun);
+                visit.wait_for_the_end();
+            });
+            let gate = gate(HOSTS, "");
+            let mut client = ask(&gate, &origin, "1.1");
+            if begun.ends_with("hello") {
+                client.until("hello");
+            }
+            until("the origin has the request", || origin.requests().len() == 1);
+            if resets {
+                socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            drop(client);
+            until(&format!("the origin sees it: {begun:?} {resets}"), || origin.ended() == 1);
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_breaks_off_is_seen_by_the_client() {
+    let (length, chunks) =
+        ("Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    for (case, begun, last, resets) in [
+        ("a length, closed", length, "", false),
+        ("a length, reset", length, "", true),
+        ("chunks, closed", chunks, "", false),
+        ("chunks, reset", chunks, "", true),
+        ("a bad chunk", chunks, "xyz\r\n", false),
+        ("no end but closing, reset", "\r\nhello", "", true),
+    ] {
+        for version in ["1.1", "1.0"] {
+            let (go, wait) = mpsc::channel();
+            let wait = Mutex::new(wait);
+            let origin = Origin::start(move |visit| {
+                visit.request();
+                visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+                let _ = wait.lock().unwrap().recv();
+                visit.send(last);
+                if resets {
+                    visit.will_reset();
+                }
+            });
+            let gate = gate(HOSTS, "");
+            let mut client = ask(&gate, &origin, version);
+            let mut answer = client.until("hello");
+            go.send(()).unwrap();
+            let (rest, end) = client.to_the_end();
+            answer.push_str(&rest);
+            check_broken((answer, end), &format!("{case}, to HTTP/{version}"));
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_breaks_off_at_once_is_seen_too() {
+    for begun in ["Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+        let origin = Origin::start(move |visit| {
+            visit.request();
+            visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+        });
+        let gate = gate(HOSTS, "");
+        let (answer, end) = ask(&gate, &origin, "1.1").to_the_end();
+        // What came before the end may not have been passed on yet.
+        if !answer.is_empty() {
+            check_broken((answer, end), begun);
+        }
+    }
+}
+
+#[test]
+fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
+    let closed =
+        Refused { status: 502, reason: "upstream_protocol", error: "connection_terminated", code: Some(700) };
+    for (begun, resets) in [("", false), ("", true), ("HTTP/1.1 200 OK\r\nContent-Le", false)] {
+        let origin = Origin::start(move |visit| {
+            visit.request();
+            visit.send(begun);
+            if resets {
+                visit.will_reset();
+            }
+        });
+        let gate = gate(HOSTS, "");
+        check_refused(&get(gate.proxy, &origin.url("a.test")), closed, &format!("{begun:?} {resets}"));
+        // The connection was new: nothing says that the request was not acted upon.
+        assert_eq!(origin.requests().len(), 1, "{begun:?} {resets}");
+    }
+}

@@ -1,0 +1,117 @@
+//! What `egress` lets requests reach: ports, private networks, loopback, and never the gate itself.
+
+use super::scripted::Origin;
+use super::{POLICY, config, gate, get, status, with_rule};
+use crate::support::gate::Gate;
+
+fn reason(answer: &str) -> &str {
+    answer.split("\r\ncrawl-reason: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap_or("none")
+}
+
+#[test]
+fn the_gate_itself_is_refused_in_every_spelling() {
+    let gate = gate("{ me.test: 127.0.0.1, six.test: \"::1\", other.test: 127.9.9.9 }", "");
+    for port in [gate.proxy.port(), gate.admin.port()] {
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "0x7f.1",
+            "0x7f000001",
+            "2130706433",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "127.8.8.8",
+            "0.0.0.0",
+            "0",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "localhost",
+            "LOCALHOST.",
+            "me.test",
+            "Me.Test.",
+            "six.test",
+            "other.test",
+        ] {
+            for path in ["metrics", "healthz"] {
+                let answer = get(gate.proxy, &format!("http://{host}:{port}/{path}"));
+                assert_eq!(
+                    (status(&answer), reason(&answer)),
+                    (403, "ip_prohibited"),
+                    "{host}:{port}/{path}: {answer}"
+                );
+            }
+        }
+    }
+    // The same spellings reach what is not the gate, so it is not they that are refused.
+    let origin = Origin::plain();
+    for host in ["127.0.0.1", "127.1", "0x7f.1", "[::ffff:127.0.0.1]", "localhost", "me.test"] {
+        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+    }
+}
+
+#[test]
+fn loopback_is_closed_unless_it_is_opened() {
+    let gate = Gate::start(&config("  hosts: { a.test: 127.0.0.1 }", ""), POLICY);
+    let origin = Origin::plain();
+    for host in ["127.0.0.1", "a.test", "[::ffff:127.0.0.1]", "0"] {
+        let answer = get(gate.proxy, &origin.url(host));
+        assert_eq!((status(&answer), reason(&answer)), (403, "ip_prohibited"), "{host}: {answer}");
+    }
+    assert_eq!(
+        (reason(&get(gate.proxy, &origin.url("localhost"))), origin.connections()),
+        ("upstream_dns", 0)
+    );
+}
+
+#[test]
+fn a_private_network_is_open_to_its_hosts_alone() {
+    let egress = "  allow_private:
+    - { host: one.test, cidr: 192.0.2.0/25 }
+    - { host: \"*.corp.test\", cidr: 10.2.0.0/16 }
+    - { host: 192.0.2.9, cidr: 192.0.2.9/32 }
+  hosts:
+    one.test: 192.0.2.1
+    sub.one.test: 192.0.2.1
+    a.corp.test: 10.2.0.1
+    a.b.corp.test: 10.2.0.1
+    corp.test: 10.2.0.1
+    xcorp.test: 10.2.0.1
+    wrong.corp.test: 192.0.2.1
+    far.test: 192.0.2.200";
+    // What the vetting lets through is refused by a rule, so that nothing leaves this machine.
+    let gate = Gate::start(&config(egress, ""), &with_rule("address: [ 192.0.2.0/24, 10.0.0.0/8 ]"));
+    for (host, want) in [
+        ("one.test", "rule"),
+        ("ONE.test.", "rule"),
+        ("a.corp.test", "rule"),
+        ("a.b.corp.test", "rule"),
+        ("192.0.2.9", "rule"),
+        ("192.0.521", "rule"),
+        ("sub.one.test", "ip_prohibited"),
+        ("corp.test", "ip_prohibited"),
+        ("xcorp.test", "ip_prohibited"),
+        ("wrong.corp.test", "ip_prohibited"),
+        ("far.test", "ip_prohibited"),
+        ("192.0.2.1", "ip_prohibited"),
+    ] {
+        let answer = get(gate.proxy, &format!("http://{host}:8000/"));
+        assert_eq!(reason(&answer), want, "{host}: {answer}");
+    }
+}
+
+#[test]
+fn only_the_ports_of_egress_are_dialled() {
+    let (open, shut) = (Origin::plain(), Origin::plain());
+    let egress =
+        format!("  allow_loopback: true\n  ports: [80, {}]\n  hosts: {{ a.test: 127.0.0.1 }}", open.port);
+    let gate = Gate::start(&config("", "").replace("  ports: [1-65535]\n", &format!("{egress}\n")), POLICY);
+    assert_eq!(status(&get(gate.proxy, &open.url("a.test"))), 200);
+    for host in ["a.test", "127.0.0.1", "localhost"] {
+        let answer = get(gate.proxy, &shut.url(host));
+        assert_eq!((status(&answer), reason(&answer)), (403, "port_denied"), "{host}: {answer}");
+    }
+    assert_eq!(shut.connections(), 0);
+}

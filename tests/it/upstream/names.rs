@@ -1,0 +1,122 @@
+//! From names to addresses: what a name server may say, how often it is asked, and what it can never bring about.
+
+use std::net::Ipv4Addr;
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use crate::support::gate::Gate;
+
+use super::scripted::{NameServer, Origin, Says, until};
+use super::{Refused, check_refused, config, get, status, with_rule};
+
+const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// An address that the vetting may let through; the policy refuses it then, so that nothing leaves this machine.
+const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const NXDOMAIN: u8 = 3;
+const SERVFAIL: u8 = 2;
+
+fn gate(server: &NameServer, egress: &str) -> Gate {
+    let resolver = format!("  resolver: {{ servers: [\"{}\"] }}\n{egress}", server.address);
+    Gate::start(&config(&resolver, "timeouts: { dns: 2s }"), &with_rule("address: 192.0.2.0/24"))
+}
+
+#[test]
+fn what_a_name_server_says_becomes_a_reason() {
+    let failed = Refused { status: 502, reason: "upstream_dns", error: "dns_error", code: Some(680) };
+    let prohibited =
+        Refused { status: 403, reason: "ip_prohibited", error: "destination_ip_prohibited", code: None };
+    let says = |name: &str, _: usize| match name {
+        "nxdomain.test" => Says::Code(NXDOMAIN),
+        "servfail.test" => Says::Code(SERVFAIL),
+        "refused.test" => Says::Code(5),
+        "empty.test" => Says::Addresses(vec![]),
+        "silent.test" => Says::Nothing,
+        "alias.test" => Says::Alias("intra.test", Ipv4Addr::new(10, 0, 0, 1)),
+        "metadata.test" => Says::Addresses(vec![Ipv4Addr::new(169, 254, 169, 254)]),
+        "loopback.test" => Says::Addresses(vec![HOME]),
+        "unspecified.test" => Says::Addresses(vec![Ipv4Addr::UNSPECIFIED]),
+        other => panic!("{other}"),
+    };
+    let server = NameServer::start(says);
+    let gate = gate(&server, "");
+    let origin = Origin::plain();
+    for (name, want) in [
+        ("nxdomain.test", failed),
+        ("servfail.test", failed),
+        ("refused.test", failed),
+        ("empty.test", failed),
+        ("silent.test", Refused { status: 504, error: "dns_timeout", ..failed }),
+        ("alias.test", prohibited),
+        ("metadata.test", prohibited),
+        ("loopback.test", prohibited),
+        ("unspecified.test", prohibited),
+    ] {
+        check_refused(&get(gate.proxy, &origin.url(name)), want, name);
+        let asked = server.asked(name);
+        assert!(asked > 0, "{name}");
+        // A failure is remembered as well.
+        check_refused(&get(gate.proxy, &origin.url(name)), want, name);
+        assert_eq!(server.asked(name), asked, "{name}");
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_name_is_asked_for_once_however_it_is_written() {
+    let server = NameServer::start(|_, _| Says::Addresses(vec![HOME]));
+    let gate = gate(&server, "  allow_loopback: true");
+    let origin = Origin::plain();
+    for host in ["a.test", "A.Test", "a.test.", "A.TEST.", "a.test"] {
+        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+    }
+    assert_eq!(server.asked("a.test"), 1);
+    // Nor is the connection another one.
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn requests_that_wait_for_a_name_share_one_look_up() {
+    let server = NameServer::start(|_, _| {
+        sleep(Duration::from_millis(100));
+        Says::Addresses(vec![HOME])
+    });
+    let gate = gate(&server, "  allow_loopback: true");
+    let origin = Origin::plain();
+    let url = origin.url("a.test");
+    scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(status(&get(gate.proxy, &url)), 200));
+        }
+    });
+    assert_eq!((server.asked("a.test"), origin.requests().len()), (1, 16));
+}
+
+#[test]
+fn an_address_among_others_is_dialled_only_if_it_may_be() {
+    let server = NameServer::start(|_, _| Says::Addresses(vec![NOWHERE, HOME]));
+    let gate = gate(&server, "  allow_private: [ { host: mixed.test, cidr: 192.0.2.0/24 } ]");
+    let origin = Origin::plain();
+    let answer = get(gate.proxy, &origin.url("mixed.test"));
+    assert!(answer.contains("crawl-reason: rule\r\n"), "{answer}");
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_name_that_turns_to_loopback_is_never_followed() {
+    // DNS rebinding: only the first answer is one that may be dialled.
+    let server =
+        NameServer::start(|_, before| Says::Addresses(vec![if before == 0 { NOWHERE } else { HOME }]));
+    let gate = gate(&server, "  allow_private: [ { host: turns.test, cidr: 192.0.2.0/24 } ]");
+    let origin = Origin::plain();
+    let url = origin.url("turns.test");
+    let first = get(gate.proxy, &url);
+    assert!(first.contains("crawl-reason: rule\r\n"), "{first}");
+    assert_eq!(server.asked("turns.test"), 1);
+    // An answer that holds for no time is kept for five seconds; then the name has turned.
+    until("the name is asked for again", || {
+        let answer = get(gate.proxy, &url);
+        assert!(matches!(status(&answer), 403 | 451), "{answer}");
+        answer.contains("crawl-reason: ip_prohibited\r\n")
+    });
+    assert_eq!((server.asked("turns.test"), origin.connections()), (2, 0));
+}

@@ -1,0 +1,251 @@
+//! Which connections to origins are used again, and what happens when one turns out to be dead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use crate::support::gate::Gate;
+
+use super::scripted::{OK, Origin, Visit, until};
+use super::{Refused, ask, check_refused, config, gate, get, status, with_rule};
+
+const HOSTS: &str = "{ a.test: 127.0.0.1, b.test: 127.0.0.1 }";
+
+#[test]
+fn answers_give_their_connection_back_or_close_it() {
+    // What the origin says, and whether another request may follow on the same connection.
+    let no_body = "HTTP/1.1 204 No Content\r\n\r\n";
+    for (method, answer, kept) in [
+        ("GET", OK, true),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
+        ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n",
+            true,
+        ),
+        ("GET", no_body, true),
+        ("POST", no_body, true),
+        ("GET", "HTTP/1.1 304 Not Modified\r\n\r\n", true),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5000\r\n\r\n", true),
+        ("GET", "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", true),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", true),
+        ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true),
+        ("GET", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true),
+        ("GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok", true),
+        ("GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", false),
+        // Its end is said in two ways.
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            false,
+        ),
+        // More comes than was asked for.
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            false,
+        ),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
+        ("GET", "HTTP/1.1 304 Not Modified\r\n\r\nbody", false),
+    ] {
+        let origin = Origin::start(move |visit| {
+            while visit.request().is_some() {
+                visit.send(answer);
+            }
+        });
+        let gate = gate(HOSTS, "");
+        let case = format!("{method} {answer:?}");
+        for turn in 1..=3 {
+            let got = ask(gate.proxy, method, &origin.url("a.test"), "");
+            assert!((200..=404).contains(&status(&got)) && !got.contains("evil"), "{case}: {got}");
+            if !kept {
+                until(&case, || origin.ended() == turn);
+            }
+        }
+        assert_eq!((origin.connections(), origin.requests().len()), (if kept { 1 } else { 3 }, 3), "{case}");
+    }
+}
+
+#[test]
+fn a_connection_with_unasked_bytes_is_not_used_again() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let origin = Origin::start(move |visit| {
+        visit.request();
+        visit.send(OK);
+        // As a server that gives up on the connection does.
+        sleep(Duration::from_millis(50));
+        visit.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate");
+        counted.fetch_add(1, Ordering::SeqCst);
+        visit.serve_plainly();
+    });
+    let gate = gate(HOSTS, "");
+    for turn in 1..=3 {
+        let answer = get(gate.proxy, &origin.url("a.test"));
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+        until("the origin has said more", || told.load(Ordering::SeqCst) == turn);
+    }
+    let connections: Vec<usize> = origin.requests().iter().map(|(connection, _)| *connection).collect();
+    assert_eq!(connections, [0, 1, 2]);
+}
+
+#[test]
+fn an_origin_that_closes_in_between_is_no_error() {
+    let origin = Origin::start(|visit| {
+        visit.request();
+        visit.send(OK);
+    });
+    let gate = gate(HOSTS, "");
+    for (turn, method) in ["GET", "POST", "HEAD", "GET", "POST"].into_iter().enumerate() {
+        let body = if method == "POST" { "body" } else { "" };
+        let answer = ask(gate.proxy, method, &origin.url("a.test"), body);
+        assert_eq!(status(&answer), 200, "{method}: {answer}");
+        until("the origin has closed", || origin.ended() == turn + 1);
+    }
+    assert_eq!(origin.requests().len(), 5);
+}
+
+/// Answers the first request of its first connection, and closes at the second.
+fn dies_when_used(later: fn(&mut Visit)) -> Origin {
+    Origin::start(move |visit| {
+        if visit.number > 0 {
+            return later(visit);
+        }
+        visit.request();
+        visit.send(OK);
+        visit.request();
+    })
+}
+
+#[test]
+fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
+    let closed =
+        Refused { status: 502, reason: "upstream_protocol", error: "connection_terminated", code: Some(700) };
+    let answers: fn(&mut Visit) = Visit::serve_plainly;
+    let dies: fn(&mut Visit) = |visit| {
+        visit.request();
+    };
+    // How often the origin gets the request, and whether the crawler gets an answer.
+    let cases = [
+        ("GET", "", answers, 2, Ok(200)),
+        ("HEAD", "", answers, 2, Ok(200)),
+        ("OPTIONS", "", answers, 2, Ok(200)),
+        ("DELETE", "", answers, 2, Ok(200)),
+        ("GET", "", dies, 2, Err(closed)),
+        ("POST", "", answers, 1, Err(closed)),
+        ("PATCH", "", answers, 1, Err(closed)),
+        ("POST", "body", answers, 1, Err(closed)),
+        ("PUT", "body", answers, 1, Err(closed)),
+        ("GET", "body", answers, 1, Err(closed)),
+    ];
+    let gate = gate(HOSTS, "");
+    let origins = cases.map(|(.., later, _, _)| dies_when_used(later));
+    for origin in &origins {
+        assert_eq!(status(&get(gate.proxy, &format!("{}warm", origin.url("a.test")))), 200);
+    }
+    // A connection that was in use just now is believed to be alive.
+    sleep(Duration::from_millis(600));
+    for ((method, body, _, sent, want), origin) in cases.into_iter().zip(&origins) {
+        let case = format!("{method} {body:?}, {sent} times");
+        let answer = ask(gate.proxy, method, &format!("{}again", origin.url("a.test")), body);
+        match want {
+            Ok(want) => assert_eq!(status(&answer), want, "{case}: {answer}"),
+            Err(want) if method == "HEAD" => assert_eq!(status(&answer), want.status, "{case}"),
+            Err(want) => check_refused(&answer, want, &case),
+        }
+        let got = origin.requests().iter().filter(|(_, line)| line.contains("/again")).count();
+        assert_eq!(got, sent, "{case}: {:?}", origin.requests());
+    }
+}
+
+#[test]
+fn idle_connections_are_kept_within_their_limits() {
+    // limits.idle_pool, limits.idle_per_host, timeouts.idle; connections to a.test and to b.test; how many stay.
+    for (limits, timeouts, a, b, stay) in [
+        ("idle_per_host: 1", "idle: 60s", 3, 0, 1),
+        ("idle_per_host: 2", "idle: 60s", 3, 3, 4),
+        ("idle_per_host: 0", "idle: 60s", 2, 1, 0),
+        ("idle_pool: 1", "idle: 60s", 1, 1, 1),
+        ("idle_pool: 0", "idle: 60s", 2, 0, 0),
+        ("idle_per_host: 8", "idle: 100ms", 2, 2, 0),
+    ] {
+        let case = format!("{limits} {timeouts}");
+        let all = a + b;
+        let arrived = Arc::new(AtomicUsize::new(0));
+        // None is answered before all have come, so that each needs a connection of its own.
+        let origin = Origin::start(move |visit| {
+            while visit.request().is_some() {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                until("all are here", || arrived.load(Ordering::SeqCst) >= all);
+                visit.send(OK);
+            }
+        });
+        let gate = gate(HOSTS, &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"));
+        let urls = [(a, origin.url("a.test")), (b, origin.url("b.test"))];
+        scope(|scope| {
+            for url in urls.iter().flat_map(|(count, url)| vec![url; *count]) {
+                scope.spawn(|| assert_eq!(status(&get(gate.proxy, url)), 200));
+            }
+        });
+        until(&case, || origin.ended() == all - stay);
+        if stay > 0 {
+            sleep(Duration::from_millis(100));
+            assert_eq!((origin.connections(), origin.ended()), (all, all - stay), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
+    let first = Origin::plain();
+    let second = Origin::at(format!("127.0.0.2:{}", first.port).parse().unwrap(), Visit::serve_plainly);
+    let gate = gate("{ a.test: [127.0.0.1, 127.0.0.2] }", "");
+    let url = first.url("a.test");
+    let get = || assert_eq!(status(&get(gate.proxy, &url)), 200);
+    get();
+    get();
+    assert_eq!((first.connections(), first.requests().len(), second.connections()), (1, 2, 0));
+    gate.write("policy.yaml", &with_rule("address: 127.0.0.1/32"));
+    gate.signal("HUP");
+    until("the new policy is in force", || {
+        get();
+        second.connections() == 1
+    });
+    let before = first.requests().len();
+    get();
+    assert_eq!((first.requests().len(), second.connections()), (before, 1));
+}
+
+#[test]
+fn connections_are_kept_by_authority() {
+    let origin = Origin::plain();
+    let gate = gate(HOSTS, "");
+    for host in ["a.test", "b.test", "a.test", "A.TEST.", "127.0.0.1", "b.test"] {
+        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+    }
+    let connections: Vec<usize> = origin.requests().iter().map(|(connection, _)| *connection).collect();
+    assert_eq!(connections, [0, 1, 0, 0, 2, 1]);
+}
+
+#[test]
+fn a_body_that_nobody_read_to_its_end_closes_its_connection() {
+    let origin = Origin::start(|visit| {
+        while visit.request().is_some() {
+            visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/x-refused\r\nContent-Length: 4\r\n\r\nbo");
+        }
+    });
+    let gate = Gate::start(
+        &config(&format!("  allow_loopback: true\n  hosts: {HOSTS}"), ""),
+        &with_rule("content_type: text/x-refused"),
+    );
+    for turn in 1..=2 {
+        let answer = get(gate.proxy, &origin.url("a.test"));
+        assert!(answer.contains("crawl-rule: only\r\n"), "{answer}");
+        until("the origin's connection ends", || origin.ended() == turn);
+    }
+    assert_eq!(origin.connections(), 2);
+}
