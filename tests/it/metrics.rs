@@ -30,6 +30,7 @@ const NAMES: &str = "
     crawlgate_addresses_refused_total crawlgate_policy_info crawlgate_policy_last_reload_success
     crawlgate_policy_last_reload_success_timestamp_seconds crawlgate_policy_reloads_total crawlgate_policy_rules
     crawlgate_policy_rules_disabled crawlgate_head_rejections_total crawlgate_foreign_bytes_total
+    crawlgate_robots_fetches_total crawlgate_robots_cache_entries
     crawlgate_repeat_rejections_total crawlgate_decision_log_dropped_total crawlgate_panics_total
     crawlgate_build_info";
 const PROCESS_NAMES: &str = "
