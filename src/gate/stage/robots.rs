@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use crate::gate::hold::Hold;
 use crate::gate::judged::Judged;
 use crate::gate::refusal::Refusal;
