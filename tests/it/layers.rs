@@ -21,7 +21,17 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     (
         "cli",
         &[
-            "vocab", "clock", "yaml", "policy", "robots", "store", "metrics", "gate", "proxy", "admin",
+            "vocab",
+            "clock",
+            "yaml",
+            "policy",
+            "politeness",
+            "robots",
+            "store",
+            "metrics",
+            "gate",
+            "proxy",
+            "admin",
             "config",
         ],
     ),
