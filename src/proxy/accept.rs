@@ -16,6 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -233,7 +234,7 @@ async fn serve_http<O: Owner>(
     let turn = Arc::new(Turn::default());
     let reader = HeadReader::new(client, Arc::clone(owner), settings, Arc::clone(&turn));
     let behind = Behind::default();
-    let service = service_fn(|request| answer(&**owner, request, turn.begin(), connection, &behind));
+    let service = service_fn(|request| answer(&**owner, request, &turn, connection, &behind));
     let ended = {
         // Gone with this block: hyper leaves the socket only if it came to do so.
         let mut served = pin!(http(settings.limits).serve_connection(reader, service).with_upgrades());
@@ -294,20 +295,41 @@ fn http(limits: HeadLimits) -> http1::Builder {
     http
 }
 
-/// Answers one request. While its body lies unread, or what follows a CONNECT, hyper does not see the client leave, so
-/// that is watched for here.
-async fn answer<O: Owner>(
+/// Answers one request, the connection's last if the head reader sees nothing of what follows it.
+///
+/// The turn begins with the call, before anything is awaited.
+fn answer<O: Owner>(
     owner: &O,
     mut request: Request<Incoming>,
-    open: ServiceOpen,
+    turn: &Arc<Turn>,
     connection: &Connection<O::Kept>,
     behind: &Behind,
-) -> Result<Response<O::Body>, Unanswered<O::Error>> {
-    if request.method() == Method::CONNECT {
+) -> impl Future<Output = Result<Response<O::Body>, Unanswered<O::Error>>> {
+    let (open, last, connect) = (turn.begin(), turn.is_last(), request.method() == Method::CONNECT);
+    if connect {
         behind.expect(hyper::upgrade::on(&mut request));
-    } else if request.body().is_end_stream() {
-        return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
     }
+    async move {
+        if !last && request.body().is_end_stream() {
+            return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
+        }
+        let mut response = answer_watched(owner, request, open, connection).await?;
+        let is_tunnel = connect && response.status().is_success();
+        if last && !is_tunnel {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+}
+
+/// Answers one request behind which bytes may lie unread, a body or what follows a CONNECT: hyper does not see the
+/// client leave then, so that is watched for here.
+async fn answer_watched<O: Owner>(
+    owner: &O,
+    request: Request<Incoming>,
+    open: ServiceOpen,
+    connection: &Connection<O::Kept>,
+) -> Result<Response<O::Body>, Unanswered<O::Error>> {
     tokio::select! {
         biased;
         answered = owner.answer(request, open, connection) => answered.map_err(Unanswered::Hangup),

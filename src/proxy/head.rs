@@ -2,8 +2,9 @@
 //!
 //! hyper answers some requests before any service runs, and refuses bytes that crawlers send in URLs. So heads are
 //! collected whole, read strictly, answered in full where they are refused, and handed on with such bytes encoded.
-//! After a head with a body or another protocol behind it the reader steps aside until the connection closes; it is
-//! no second framing parser.
+//! The bytes of a body whose head tells their number are counted past. After a head with a chunked body or another
+//! protocol behind it the reader steps aside, and that request is the connection's last: every head that is served was
+//! read here. It is no second framing parser.
 
 mod closing;
 mod line;

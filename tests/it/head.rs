@@ -54,13 +54,14 @@ async fn pipelined_requests_are_answered_in_order_and_one_at_a_time() {
 
 const SCRIPT: &str = "\r\nGET http://h/a<b HTTP/1.1\r\nHost: h\r\n\r\n\
     GET /wait/2 HTTP/1.1\r\nA: b\r\nContent-Length: 0\r\n\r\n\r\n\r\n\
+    POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /\r\n\
     POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nGET \r\n0\r\n\r\n\
-    GET /d HTTP/1.1\r\nConnection: close\r\n\r\n";
+    GET /d HTTP/1.1\r\n\r\n";
 
 #[tokio::test]
 async fn where_a_head_is_split_makes_no_difference() {
     let proxy = Listening::new(limits()).await;
-    let expected = ["GET http://h/a%3Cb []", "GET /wait/2 []", "POST /c [GET ]", "GET /d []"];
+    let expected = ["GET http://h/a%3Cb []", "GET /wait/2 []", "POST /b [GET /]", "POST /c [GET ]"];
     for at in 1..SCRIPT.len() {
         let mut client = proxy.connect().await;
         let (first, second) = SCRIPT.split_at(at);
@@ -80,6 +81,8 @@ async fn where_a_head_is_split_makes_no_difference() {
     for body in expected {
         assert_eq!(client.answer().await.1, body);
     }
+    assert_eq!(client.rest().await, "");
+    assert!(!proxy.seen().contains(&"GET /d".into()), "nothing is served behind chunks");
 }
 
 #[tokio::test]
@@ -159,29 +162,103 @@ async fn a_bad_head_is_answered_behind_the_answers_before_it() {
     assert!(!proxy.seen().contains(&"GET /never".into()));
 }
 
+const POST: &str = "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /";
+const POSTED: &str = "POST /p [GET /]";
+
 #[tokio::test]
-async fn behind_a_body_hyper_frames_but_its_own_answers_are_still_replaced() {
+async fn bodies_are_counted_past_and_the_connection_is_kept() {
     let proxy = Listening::new(limits()).await;
-    let post = "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /";
     let mut client = proxy.connect().await;
-    client.send(format!("{post}GET /wait/5 HTTP/1.1\r\n\r\n{post}")).await;
-    for body in ["POST /p [GET /]", "GET /wait/5 []", "POST /p [GET /]"] {
+    client.send(format!("{POST}GET /wait/5 HTTP/1.1\r\n\r\n{POST}GET /<> HTTP/1.1\r\n\r\n{POST}")).await;
+    for body in [POSTED, "GET /wait/5 []", POSTED, "GET /%3C%3E []", POSTED] {
         assert_eq!(client.answer().await, (200, body.into()));
     }
-    client.send("GET /kept HTTP/1.1\r\n\r\n").await;
+    let large = "x".repeat(300_000);
+    client.send(format!("PUT /l HTTP/1.1\r\nContent-Length: 300000\r\n\r\n{large}{POST}")).await;
+    assert_eq!(client.answer().await, (200, format!("PUT /l [{large}]")));
+    assert_eq!(client.answer().await.1, POSTED);
+    client.send("POST /e HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n").await;
+    let mut interim = [0; 25];
+    client.0.read_exact(&mut interim).await.unwrap();
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("abcGET /kept HTTP/1.1\r\n\r\n").await;
+    assert_eq!(client.answer().await.1, "POST /e [abc]");
     assert_eq!(client.answer().await.1, "GET /kept []");
-    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(70_000));
+}
+
+#[tokio::test]
+async fn a_head_behind_a_body_waits_for_its_turn() {
+    let proxy = Listening::new(limits()).await;
+    let mut client = proxy.connect().await;
+    client.send("POST /read/80 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\n\r\n").await;
+    proxy.until_in_service(1).await;
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!(proxy.seen(), ["POST /read/80"]);
+    assert_eq!(client.answer().await.1, "POST /read/80 [abc]");
+    assert_eq!(client.answer().await.1, "GET /b []");
+}
+
+#[tokio::test]
+async fn heads_behind_a_body_are_read_as_strictly() {
+    let proxy = Listening::new(limits()).await;
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(257));
+    let large = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(2048));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(11));
-    for (bad, status) in [("GET /<> HTTP/1.1\r\n\r\n", 400), (&long, 414), (&many, 431)] {
-        let mut client = proxy.connect().await;
-        client.send(post).await;
-        assert_eq!(client.answer().await.0, 200);
-        client.send(bad).await;
-        let answer = client.rest().await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
-        assert!(answer.contains("crawl-reason: full"), "{answer}");
-        assert_eq!(answer.matches("HTTP/1.1 4").count(), 1, "{answer}");
+    let empty = "GET /p HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+    for (bad, status) in [
+        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400),
+        ("GET / HTTP/1.1\nHost: h\n\n", 400),
+        ("GET http://h/a#b HTTP/1.1\r\n\r\n", 400),
+        ("GET http://h:port:port/ HTTP/1.1\r\n\r\n", 400),
+        (&long, 414),
+        (&large, 431),
+        (&many, 431),
+    ] {
+        for (good, later) in [(POST, false), (POST, true), (empty, false), (empty, true)] {
+            let mut client = proxy.connect().await;
+            if later {
+                client.send(good).await;
+                assert_eq!(client.answer().await.0, 200);
+                client.send(bad).await;
+            } else {
+                client.send(format!("{good}{bad}")).await;
+                assert_eq!(client.answer().await.0, 200);
+            }
+            let answer = client.rest().await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bad:?}: {answer}");
+            assert!(answer.contains("crawl-reason: full"), "{bad:?}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{bad:?}: {answer}");
+        }
     }
+    assert!(proxy.seen().iter().all(|seen| seen.ends_with("/p")), "{:?}", proxy.seen());
+}
+
+#[tokio::test]
+async fn nothing_is_served_behind_what_is_not_counted() {
+    let proxy = Listening::new(limits()).await;
+    let never = "GET /never HTTP/1.1\r\n\r\n";
+    for (request, body) in [
+        ("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "POST /a [abc]"),
+        ("GET /a HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", "GET /a []"),
+        ("GET /a HTTP/1.0\r\nConnection: keep-alive\r\nUpgrade: h2c\r\n\r\n", "GET /a []"),
+        ("POST /a HTTP/1.1\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc", "POST /a [abc]"),
+    ] {
+        for behind in ["", never] {
+            let answer = proxy.ask(format!("{POST}{request}{behind}").as_bytes()).await;
+            let (first, last) = answer.split_once(POSTED).unwrap_or_else(|| panic!("{request:?}: {answer}"));
+            assert!(!first.contains("connection: close"), "{request:?}: {answer}");
+            assert!(last.contains("connection: close") && last.ends_with(body), "{request:?}: {answer}");
+        }
+    }
+    // A service that leaves its body unread: hyper closes, and what comes behind is neither head nor body.
+    for behind in ["", "abc", "abcdefghi", never] {
+        let mut client = proxy.connect().await;
+        client.send(format!("POST /early HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{behind}")).await;
+        assert!(client.rest().await.ends_with("POST /early []"));
+    }
+    assert!(!proxy.seen().contains(&"GET /never".into()));
 }
 
 #[tokio::test]
@@ -293,6 +370,12 @@ async fn a_leaving_client_frees_its_request() {
         ("a bad head", "GET / HTTP/1.1\n\n"),
         ("a body", &body),
         ("a chunked body", &chunked),
+        (
+            "the next head behind a body",
+            &format!("POST /unread HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc{next}"),
+        ),
+        ("one behind a kept connection's body", &format!("{POST}GET /unread HTTP/1.1\r\n\r\n{next}")),
+        ("one behind an upgrade", &format!("GET /unread HTTP/1.1\r\nUpgrade: h2c\r\n\r\n{next}")),
         (
             "a body that is awaited",
             "POST /unread HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",

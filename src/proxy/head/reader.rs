@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -85,10 +85,10 @@ pub struct HeadReader<E> {
     scan: Scan,
     /// Bytes that have arrived and were not handed on.
     pub(super) buffer: Vec<u8>,
-    /// How often the service had been called when the first byte of a head was handed on that hyper frames.
-    fed: Option<u32>,
     /// A head has begun, and its time runs.
     begun: bool,
+    /// Bodies came on this connection: old clients send an empty line behind them, which may come at any time.
+    bodies: bool,
     pub(super) wait: LazyTimer,
     stall: LazyTimer,
     /// Sees the client leave while its next head waits for its turn: made only then.
@@ -103,8 +103,8 @@ pub(super) enum Mode {
     Held(Head),
     /// Handing a head on: so many bytes are left of it at the front of the buffer.
     Handing(usize, Follows),
-    /// Stepped aside: nothing is touched, and hyper frames.
-    Opaque,
+    /// Handing on what is behind a head and nobody's but hyper's: so many bytes, or more than will ever come.
+    Passing(u64),
     /// Ending the connection.
     Closing(Closing),
 }
@@ -129,8 +129,8 @@ impl<E: HeadEvents> HeadReader<E> {
             mode: Mode::Head,
             scan: Scan::default(),
             buffer: client.unread,
-            fed: None,
             begun: false,
+            bodies: false,
             wait: LazyTimer::new(settings.idle),
             stall: LazyTimer::new(settings.write_stall),
             leaving: None,
@@ -160,11 +160,12 @@ impl<E: HeadEvents> HeadReader<E> {
                 }
                 Mode::Handing(left, follows) => {
                     let left = left - self.hand(left, out);
-                    self.mode = if left > 0 { Mode::Handing(left, follows) } else { behind(follows) };
+                    self.mode =
+                        if left > 0 { Mode::Handing(left, follows) } else { passing(follows.length()) };
                 }
-                Mode::Opaque => {
-                    self.mode = Mode::Opaque;
-                    ready!(self.poll_opaque(cx, out))?;
+                Mode::Passing(left) => {
+                    self.mode = Mode::Passing(left);
+                    ready!(self.poll_pass(left, cx, out))?;
                 }
                 Mode::Closing(closing) => {
                     ready!(self.poll_closing(closing, cx))?;
@@ -206,17 +207,17 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Judges bytes that were received to where hyper wants them. They stay there if they are one head that nothing
-    /// is to be done to, else go to the buffer.
+    /// is to be done to, and no more than belongs to it, else go to the buffer.
     fn judge_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
         if let Ok(Progress::Complete(head)) = &progress
             && !head.encode
             && head.bytes.start == 0
-            && (head.bytes.end == bytes.len() || head.follows == Follows::Anything)
+            && let Some(left) = head.follows.length().checked_sub((bytes.len() - head.bytes.end) as u64)
         {
-            self.mode = behind(head.follows);
-            self.begin_head();
+            self.mode = passing(left);
+            self.begin_head(head.follows);
             return true;
         }
         self.buffer.extend_from_slice(bytes);
@@ -255,11 +256,15 @@ impl<E: HeadEvents> HeadReader<E> {
             self.buffer.drain(..head.bytes.start);
         }
         self.mode = Mode::Handing(length, head.follows);
-        self.begin_head();
+        self.begin_head(head.follows);
     }
 
     /// Forgets the head that is now hyper's.
-    fn begin_head(&mut self) {
+    fn begin_head(&mut self, follows: Follows) {
+        if follows == Follows::Anything {
+            self.turn.end_with_it();
+        }
+        self.bodies |= follows != Follows::Head;
         self.scan = Scan::default();
         self.leaving = None;
         self.rest();
@@ -276,9 +281,12 @@ impl<E: HeadEvents> HeadReader<E> {
         count
     }
 
-    fn poll_opaque(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// Hands on at most so many bytes as they come. What is behind them stays in the socket.
+    fn poll_pass(&mut self, left: u64, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let most = usize::try_from(left).unwrap_or(usize::MAX);
         if !self.buffer.is_empty() {
-            self.hand(usize::MAX, out);
+            let handed = self.hand(most, out);
+            self.passed(left, handed);
             return Poll::Ready(Ok(()));
         }
         loop {
@@ -286,26 +294,28 @@ impl<E: HeadEvents> HeadReader<E> {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
             }
-            match self.socket.try_recv(out)? {
+            match self.socket.try_recv(&mut (&mut *out).limit(most))? {
                 None => {}
-                Some(0) => self.mode = Mode::Closing(Closing::Over),
-                Some(_) => {
-                    let blank = out.filled().iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-                    if self.turn.is_over() && !blank {
-                        self.fed = Some(self.turn.calls());
-                    }
+                Some(0) => {
+                    self.mode = Mode::Closing(Closing::Over);
+                    return Poll::Ready(Ok(()));
+                }
+                Some(received) => {
+                    self.passed(left, received);
+                    return Poll::Ready(Ok(()));
                 }
             }
-            if !out.filled().is_empty() || matches!(self.mode, Mode::Closing(_)) {
-                return Poll::Ready(Ok(()));
-            }
         }
+    }
+
+    fn passed(&mut self, left: u64, count: usize) {
+        self.mode = passing(left.saturating_sub(count as u64));
     }
 
     /// Ready once the client has been silent for too long; the mode is set then. While its request is in service it
     /// may be.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let begun = !self.buffer.is_empty() || self.fed == Some(self.turn.calls());
+        let begun = !self.buffer.is_empty();
         if !self.turn.is_over() {
             self.rest();
         } else if begun && !self.begun {
@@ -391,7 +401,7 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mode = std::mem::replace(&mut self.mode, Mode::Head);
-        let sending = matches!(mode, Mode::Opaque) || !self.buffer.is_empty();
+        let sending = self.bodies || !self.buffer.is_empty();
         let closing = if let Mode::Closing(closing) = mode {
             closing
         } else {
@@ -402,12 +412,9 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 }
 
-/// The mode behind a head that was handed on.
-fn behind(follows: Follows) -> Mode {
-    match follows {
-        Follows::Head => Mode::Head,
-        Follows::Anything => Mode::Opaque,
-    }
+/// The mode when so many bytes are left before the next head.
+fn passing(left: u64) -> Mode {
+    if left > 0 { Mode::Passing(left) } else { Mode::Head }
 }
 
 /// A head with the bytes of its target percent-encoded that hyper would refuse.

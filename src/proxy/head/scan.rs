@@ -1,7 +1,8 @@
 //! Reads a request head line by line as its bytes arrive, each byte once.
 //!
-//! It decides only whether there is exactly one way to read the head and where its end is. It frames no body: that is
-//! hyper's, and the heads that hyper would frame otherwise do not pass here.
+//! It decides only whether there is exactly one way to read the head, where its end is, and how many bytes follow it
+//! if the head says so. It frames no body: that is hyper's, and the heads that hyper would frame otherwise do not pass
+//! here.
 
 use std::ops::Range;
 
@@ -45,8 +46,21 @@ pub enum Foreign {
 pub enum Follows {
     /// The next head.
     Head,
-    /// A body, a tunnel or another protocol, until the connection closes as far as this reader can tell.
+    /// So many bytes of a body, at least one; the next head behind them.
+    Body(u64),
+    /// A chunked body, a tunnel or another protocol. Nothing behind it is served.
     Anything,
+}
+
+impl Follows {
+    /// Bytes that follow it before the next head, if there is one.
+    pub(super) fn length(self) -> u64 {
+        match self {
+            Self::Head => 0,
+            Self::Body(length) => length,
+            Self::Anything => u64::MAX,
+        }
+    }
 }
 
 /// A complete head.
@@ -202,8 +216,11 @@ impl Scan {
         if self.chunked && self.length.is_some() {
             return Err(HeadError::Malformed("Content-Length beside Transfer-Encoding"));
         }
-        let body = self.chunked || self.length.is_some_and(|length| length > 0);
-        let follows = if body || self.upgrade || request.connect { Follows::Anything } else { Follows::Head };
+        let follows = match self.length.unwrap_or(0) {
+            _ if self.chunked || self.upgrade || request.connect => Follows::Anything,
+            0 => Follows::Head,
+            length => Follows::Body(length),
+        };
         let (bytes, target) = (start..self.line, request.target.clone());
         Ok(Head { bytes, target, encode: request.encode, follows })
     }
@@ -323,11 +340,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bare_head_is_followed_by_a_head() {
+    fn what_follows_a_head_is_known_or_anything() {
         for (head, follows) in [
             ("get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Follows::Head),
             ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Follows::Head),
-            ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Anything),
+            ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Body(1)),
+            (
+                "POST / HTTP/1.0\r\nContent-Length: 9223372036854775807\r\n\r\n",
+                Follows::Body(i64::MAX as u64),
+            ),
+            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
+            ("CONNECT h:443 HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Anything),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Follows::Anything),
             ("GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
             ("CONNECT h:443 HTTP/1.1\r\n\r\n", Follows::Anything),

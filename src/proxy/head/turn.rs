@@ -1,7 +1,7 @@
 //! Whose turn it is on a connection: the reader's or the service's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// No request is under way: the next head may be handed on, and what hyper writes is an answer of its own.
 const IDLE: u8 = 0;
@@ -16,14 +16,13 @@ const ENDING: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Turn {
     state: AtomicU8,
-    calls: AtomicU32,
+    last: AtomicBool,
 }
 
 impl Turn {
     /// Notes that the service was called. The guard must go with the answer's body to its end: what hyper writes
     /// while the turn is nobody's is taken for a refusal of its own, and replaced.
     pub fn begin(self: &Arc<Self>) -> ServiceOpen {
-        self.calls.store(self.calls().wrapping_add(1), Ordering::Relaxed);
         self.state.store(OPEN, Ordering::Relaxed);
         ServiceOpen(Arc::clone(self))
     }
@@ -33,9 +32,15 @@ impl Turn {
         self.state.load(Ordering::Relaxed) == IDLE
     }
 
-    /// How often the service was called.
-    pub(super) fn calls(&self) -> u32 {
-        self.calls.load(Ordering::Relaxed)
+    /// Notes that no reader of heads sees what follows the request that hyper is handed now.
+    pub(super) fn end_with_it(&self) {
+        self.last.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection must close behind this request. The reader hands on all that arrives then, so hyper
+    /// may also not see the client leave behind it.
+    pub fn is_last(&self) -> bool {
+        self.last.load(Ordering::Relaxed)
     }
 
     /// Notes that hyper has written all it had. Tells whether the turn is over by that.
@@ -70,6 +75,8 @@ mod tests {
         assert!(!turn.is_over() && !turn.flushed());
         drop(open);
         assert!(!turn.is_over() && turn.flushed() && turn.is_over() && !turn.flushed());
-        assert_eq!(turn.calls(), 1);
+        assert!(!turn.is_last());
+        turn.end_with_it();
+        assert!(turn.is_last());
     }
 }

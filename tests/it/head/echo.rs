@@ -33,8 +33,9 @@ pub(super) fn limits() -> AcceptLimits {
     AcceptLimits { connections: 100, per_client: 100, reader }
 }
 
-/// Answers every request with a description of it. Paths with a meaning: `/wait/MS` answers later, `/unread` never
-/// reads its body and never answers, `/big/BYTES` has so large a body, `/panic` panics.
+/// Answers every request with a description of it. Paths with a meaning: `/wait/MS` answers later, `/read/MS` later
+/// when it has read its body, `/unread` never reads its body and never answers, `/early` answers without reading it,
+/// `/big/BYTES` has so large a body, `/panic` panics.
 #[derive(Debug, Default)]
 pub(super) struct Echo {
     pub(super) seen: Mutex<Vec<String>>,
@@ -115,8 +116,12 @@ impl Owner for Echo {
         if let Some(ms) = number("/wait/") {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
-        let body = tokio::time::timeout(self.patience, body.collect()).await;
+        let patience = if parts.uri.path() == "/early" { Duration::ZERO } else { self.patience };
+        let body = tokio::time::timeout(patience, body.collect()).await;
         let body = body.map(|all| all.map(|all| all.to_bytes()).unwrap_or_default()).unwrap_or_default();
+        if let Some(ms) = number("/read/") {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
         let text = Bytes::from(format!("{line} [{}]", String::from_utf8_lossy(&body)));
         let left = number("/big/").unwrap_or(0) as usize;
         let text = Some(text).filter(|_| left == 0);

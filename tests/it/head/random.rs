@@ -1,4 +1,4 @@
-//! Heads that nobody would write: what reaches hyper is what was sent, however it arrives.
+//! Heads that nobody would write, and bodies between them: what reaches hyper is what was sent, however it arrives.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crawlgate::proxy::head::{Foreign, HeadError, HeadEvents, HeadLimits, HeadReader, ReaderSettings, Turn};
+use crawlgate::proxy::head::{
+    Foreign, HeadError, HeadEvents, HeadLimits, HeadReader, Progress, ReaderSettings, Turn, scan,
+};
 use fastrand::Rng;
 use hyper::rt::{Read, ReadBuf};
 use tokio::io::AsyncWriteExt;
@@ -25,6 +27,8 @@ const SEEDS: &[&[u8]] = &[
     b"OPTIONS * HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
     b"\r\nGET / HTTP/1.1\r\nA: b\r\nB:\r\nC:\t d \r\nD: e\r\nE: f\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+    b"PUT /a HTTP/1.1\r\nContent-Length: 35\r\n\r\nGET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n\r\n",
+    b"GET /<b> HTTP/1.0\r\ncontent-length:  9 \r\nConnection: keep-alive\r\n\r\nGET\n\n\0<\r\n",
     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n\x16\x03\x01",
     b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n",
@@ -116,19 +120,38 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
     (all, told)
 }
 
+/// Where heads begin in what hyper sees, and where a counted body does; each head must be one that the scan lets pass.
+fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
+    // Encoded targets are longer.
+    let wide = HeadLimits { bytes: 3 * LIMITS.bytes, target: 3 * LIMITS.target, ..LIMITS };
+    let (mut at, mut starts, mut bodies) = (0, vec![0], 0);
+    while at < handed.len() {
+        let Ok(Progress::Complete(head)) = scan(&handed[at..], wide) else { panic!("no head at {at}") };
+        assert!(head.bytes.start == 0 && !head.encode, "a head at {at} that is not as hyper is to see it");
+        let text = String::from_utf8_lossy(&handed[at..at + head.bytes.end]).to_ascii_lowercase();
+        let value = |name| text.lines().find_map(|line: &str| line.strip_prefix(name));
+        if text.starts_with("connect ") || value("transfer-encoding:").or(value("upgrade:")).is_some() {
+            break;
+        }
+        let length = value("content-length:").map_or(0, |length| length.trim().parse::<usize>().unwrap());
+        bodies += usize::from(length > 0);
+        at = (at + head.bytes.end).saturating_add(length);
+        starts.push(at);
+    }
+    (starts, bodies)
+}
+
 /// Whether `handed` is what was sent, up to some point, but for encoded bytes and for empty lines before heads.
-fn is_faithful(sent: &[u8], handed: &[u8]) -> bool {
-    let (mut sent, mut handed, mut behind) = (sent, handed, Vec::new());
-    while let Some((byte, rest)) = handed.split_first() {
+fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
+    let (mut sent, mut left) = (sent, handed);
+    while let Some((byte, rest)) = left.split_first() {
         let encoded = sent.first().map(|b| format!("%{b:02X}").into_bytes());
-        if sent.first() == Some(byte) {
-            (sent, handed) = (&sent[1..], rest);
-            behind.push(*byte);
-        } else if let Some(rest) = encoded.and_then(|e| handed.strip_prefix(&e[..])) {
-            behind.push(sent[0]);
-            (sent, handed) = (&sent[1..], rest);
-        } else if sent.starts_with(b"\r\n") && (behind.is_empty() || behind.ends_with(b"\r\n\r\n")) {
+        if sent.starts_with(b"\r\n") && starts.contains(&(handed.len() - left.len())) {
             sent = &sent[2..];
+        } else if sent.first() == Some(byte) {
+            (sent, left) = (&sent[1..], rest);
+        } else if let Some(rest) = encoded.and_then(|e| left.strip_prefix(&e[..])) {
+            (sent, left) = (&sent[1..], rest);
         } else {
             return false;
         }
@@ -140,7 +163,7 @@ fn is_faithful(sent: &[u8], handed: &[u8]) -> bool {
 async fn random_heads_in_random_chunks() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut rng = Rng::with_seed(0x000c_0a71);
-    let (mut refused, mut encoded, mut whole) = (0, 0, 0);
+    let (mut refused, mut encoded, mut whole, mut behind) = (0, 0, 0, 0);
     for case in 0..CASES / 2 {
         let sent = input(&mut rng);
         let mut outcomes = Vec::new();
@@ -155,13 +178,20 @@ async fn random_heads_in_random_chunks() {
         let text = String::from_utf8_lossy(&sent);
         assert_eq!(outcomes[0], outcomes[1], "case {case}: {text:?}");
         let (handed, told) = &outcomes[0];
-        assert!(is_faithful(&sent, handed), "case {case}: {text:?}\n{:?}", String::from_utf8_lossy(handed));
+        let (starts, bodies) = heads(handed);
+        assert!(
+            is_faithful(&sent, handed, &starts),
+            "case {case}: {text:?}\n{:?}",
+            String::from_utf8_lossy(handed)
+        );
         assert!(told.refused.len() + told.foreign.len() <= 1, "case {case}: {told:?}");
         refused += told.refused.len();
+        behind += usize::from(bodies > 0 && starts.len() > 2);
         whole += usize::from(handed == &sent);
         encoded += usize::from(handed.len() > sent.len());
     }
-    assert!(refused > 2_000 && whole > 1_000 && encoded > 500, "{refused} {whole} {encoded}");
+    let counts = [refused, whole, encoded, behind];
+    assert!(refused > 2_000 && whole > 1_000 && encoded > 500 && behind > 500, "{counts:?}");
 }
 
 #[tokio::test]
@@ -191,5 +221,5 @@ async fn random_heads_through_hyper() {
             by_hyper += answer.matches("cannot be read").count();
         }
     }
-    assert!(answered > 1_000 && by_hyper > 50, "{answered} {by_hyper}");
+    assert!(answered > 1_000 && by_hyper > 20, "{answered} {by_hyper}");
 }
