@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod gate;
+pub mod heap;
 pub mod metrics;
 pub mod policy;
 pub mod politeness;

@@ -88,8 +88,8 @@ impl Reloading {
                 self.accept(read.unwrap_or_else(|_| Err(vec![panicked(path)])))
             }
         };
-        self.count(&outcome);
         self.say(trigger, &outcome);
+        self.count(&outcome);
         outcome
     }
 

@@ -21,6 +21,7 @@ use crate::gate::crawlers::Crawlers;
 use crate::gate::hold::{Hold, HoldLimits};
 use crate::gate::reload::{Outcome, Reloads, Trigger};
 use crate::gate::snapshot::InForce;
+use crate::heap::{self, Burst};
 use crate::metrics::Metrics;
 use crate::metrics::log::{self, Log, LogSettings, QueryText, Share};
 use crate::metrics::policy::PolicyMetrics;
@@ -134,7 +135,7 @@ impl Server {
         let (reloads, reloader) = Reloads::new(clock.clone());
         tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
         tasks.spawn(reloader.serve(move |trigger| attempt(Arc::clone(&reloading), trigger)));
-        tasks.spawn(sweep(Arc::clone(&exchange), clock, watch));
+        tasks.spawn(sweep(Arc::clone(&exchange), room, clock, watch));
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
         let policy = PolicyApi { in_force, reloads: reloads.clone() };
         let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
@@ -367,7 +368,10 @@ async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
 
 /// Closes connections to origins that have been idle for too long, and forgets hosts that have been. When the drain
 /// begins, those who wait for a host's turn are sent away.
-async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
+///
+/// When many clients have gone, the memory that they took is given back.
+async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain: DrainWatch) {
+    let mut burst = Burst::default();
     let mut turn = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
@@ -376,6 +380,9 @@ async fn sweep(exchange: Arc<Exchange>, clock: Clock, mut drain: DrainWatch) {
                 exchange.upstream.pool().sweep(clock.now());
                 exchange.hold.sweep();
                 exchange.robots.sweep();
+                if burst.is_over(room.open()) {
+                    let _ = tokio::task::spawn_blocking(heap::give_back).await;
+                }
             }
         }
     }

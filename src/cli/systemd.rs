@@ -4,9 +4,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+#[cfg(target_os = "linux")]
+use std::os::{linux::net::SocketAddrExt as _, unix::ffi::OsStrExt as _};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -51,9 +51,14 @@ fn notify(states: &[NotifyState<'_>]) {
 /// A name with `@` before it is no path: containers are told of sockets like that, and the crate does not know them.
 fn send(name: &OsStr, message: &str) -> io::Result<usize> {
     let socket = UnixDatagram::unbound()?;
-    match name.as_bytes().strip_prefix(b"@") {
-        Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
-        None => socket.connect(name)?,
-    }
+    socket.connect_addr(&address(name)?)?;
     socket.send(message.as_bytes())
+}
+
+fn address(name: &OsStr) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = name.as_bytes().strip_prefix(b"@") {
+        return SocketAddr::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(name)
 }

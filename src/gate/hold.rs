@@ -173,7 +173,7 @@ impl Hold {
 
     fn ask(self: &Arc<Self>, asking: &Asking<'_>, now: Instant) -> Turn<Slot> {
         match self.store.admit(asking.key, &asking.pace, now) {
-            Turn::Go(lease) => Turn::Go(Slot::new(Arc::clone(self), lease, &asking.pace)),
+            Turn::Go(lease) => Turn::Go(Slot::new(Arc::clone(self), lease, &asking.pace, now)),
             Turn::Wait(wait) => Turn::Wait(wait),
         }
     }

@@ -67,6 +67,12 @@ impl Asked {
         self.agent.as_ref().and_then(|agent| agent.to_str().ok()).map_or("", product_token)
     }
 
+    /// Whether it reads the host's robots.txt, which is never refused like a page. Any other method is judged like
+    /// any request.
+    pub fn reads_robots_txt(&self) -> bool {
+        self.target.path_and_query() == "/robots.txt" && matches!(self.method, Method::GET | Method::HEAD)
+    }
+
     /// The facts of the request stage.
     pub fn facts(&self) -> Facts<'_> {
         Facts {

@@ -31,7 +31,7 @@ pub enum Outcome<V> {
 pub struct Passage<V, C> {
     /// What becomes of it.
     pub outcome: Outcome<V>,
-    /// Its judgement so far; under a newer policy than it began with if that came into force while it was held.
+    /// Its judgement so far; under a newer policy than it began with if that came into force while it waited.
     pub judged: Judged<C>,
     /// For how long it was held, if it had to wait.
     pub held: Option<Duration>,
@@ -52,7 +52,8 @@ pub struct Way<'a, D, R, C> {
 /// Takes a request through the stages before the origin.
 ///
 /// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
-/// its host. If the policy has changed while the request was held, it is judged again.
+/// its host. If the policy has changed while the request waited, for its turn, for a name or for robots.txt, it is judged
+/// again.
 pub async fn request<D: Destinations, R: RobotsFiles, C>(
     asked: Asked,
     snapshot: Arc<Snapshot<C>>,
@@ -63,7 +64,7 @@ pub async fn request<D: Destinations, R: RobotsFiles, C>(
         let outcome = match stages(&mut judged, way, &mut arrival).await {
             Ok(Passed::Robots(known)) => Outcome::Robots(known),
             Ok(Passed::All(vetted, slot)) => {
-                if let Some(newer) = arrival.and_then(|_| newer(&judged, way.in_force)) {
+                if let Some(newer) = way.in_force.newer(&judged.snapshot) {
                     // Its slot goes back unused; its place in the queue it keeps.
                     drop(slot);
                     judged = scope::judge(judged.asked, newer);
@@ -106,10 +107,4 @@ async fn stages<D: Destinations, R: RobotsFiles, C>(
 enum Passed<V> {
     All(V, Slot),
     Robots(Arc<Known>),
-}
-
-/// The policy in force, if it is another one than the request was judged under.
-fn newer<C>(judged: &Judged<C>, in_force: &InForce<C>) -> Option<Arc<Snapshot<C>>> {
-    let now = in_force.load();
-    (now.policy.revision() != judged.policy().revision()).then_some(now)
 }

@@ -34,6 +34,12 @@ impl<C> InForce<C> {
         self.snapshot.load_full()
     }
 
+    /// The snapshot in force, if it is another one than something was judged under.
+    pub fn newer(&self, judged_under: &Arc<Snapshot<C>>) -> Option<Arc<Snapshot<C>>> {
+        let now = self.snapshot.load();
+        (!Arc::ptr_eq(&now, judged_under)).then(|| Arc::clone(&now))
+    }
+
     /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
     pub fn replace(&self, snapshot: Snapshot<C>) {
         self.snapshot.store(Arc::new(snapshot));

@@ -3,11 +3,13 @@
 //! Fields are changed in place, in one pass over those that there are.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, VIA,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    VIA,
 };
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
+use crate::vocab::media_type::essence;
 use crate::vocab::profile::Conditional;
 
 use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
@@ -138,6 +140,7 @@ pub fn response(
 ) {
     remove(headers, |name| is_hop_by_hop(name) || is_ours(name));
     remove_our_proxy_status(headers);
+    settle_content_type(headers);
     via.append(headers, version);
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
     if let Some(error) = crawl_error(status, headers, asked) {
@@ -162,6 +165,19 @@ fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     let options = headers.get_all(CONNECTION).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
     let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
     names.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
+}
+
+/// Of several `Content-Type` fields the one that was judged is left: the last that is valid, as browsers have it. A
+/// client that goes by the first would otherwise see another type than the policy did.
+fn settle_content_type(headers: &mut HeaderMap) {
+    if headers.get_all(CONTENT_TYPE).iter().nth(1).is_none() {
+        return;
+    }
+    let is_valid = |value: &&HeaderValue| !essence(&String::from_utf8_lossy(value.as_bytes())).is_empty();
+    let values = || headers.get_all(CONTENT_TYPE).iter();
+    if let Some(judged) = values().rfind(is_valid).or_else(|| values().next_back()).cloned() {
+        headers.insert(CONTENT_TYPE, judged);
+    }
 }
 
 /// Members of `Proxy-Status` in our name go, those of other proxies stay (RFC 9209 section 2).

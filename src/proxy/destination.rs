@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
 use crate::metrics::Metrics;
-use crate::vocab::address::{AddressClass, classify, unmapped};
+use crate::vocab::address::{AddressClass, classify, reached, unmapped};
 use crate::vocab::target::{HostTarget, UrlTarget};
 
 use super::resolve::{ResolveError, Resolver};
@@ -118,7 +118,7 @@ impl Vetting {
     fn refuses(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
         let class = classify(address);
         let plain = unmapped(address);
-        if self.egress.is_own(plain, port) {
+        if self.egress.is_own(reached(address), port) {
             return Some(class);
         }
         let allowed = match class {

@@ -175,7 +175,7 @@ impl Exchange {
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
         let decided = decided(record, held);
-        if held.is_some() {
+        if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = match outcome {
@@ -252,7 +252,8 @@ impl Exchange {
         note(record, judged);
         // Refused: the connection is dropped with the body, of which no byte was passed on.
         verdict?;
-        if let Some(most) = judged.max_body() {
+        // As the rules on sizes: an error page is passed on.
+        if let Some(most) = judged.max_body().filter(|_| parts.status.is_success()) {
             download.limit(most);
         }
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());

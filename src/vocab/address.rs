@@ -176,6 +176,15 @@ pub fn unmapped(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
+/// The IPv4 address that packets to an IPv6 address end up at (mapped, or behind NAT64), else the address itself.
+pub fn reached(address: IpAddr) -> IpAddr {
+    let inner = match address {
+        IpAddr::V6(v6) => decoded(v6).map(IpAddr::V4),
+        IpAddr::V4(_) => None,
+    };
+    inner.unwrap_or(address)
+}
+
 /// A class, and the document that it comes from.
 type Found = (Class, &'static str);
 

@@ -40,7 +40,7 @@ class Tally:
         if reason:
             self.decisions[reason] += 1
             self.ids.append(answer.one("Crawl-Decision") or "")
-        self.requests[answer.method, str(answer.status), "origin" if row.allowed else "proxy"] += 1
+        self.requests[answer.method, str(answer.status), "origin" if row.allowed and not row.robots else "proxy"] += 1
         self.lines["allow" if row.allowed else "reject", rule or ""] += 1
 
 
@@ -53,6 +53,8 @@ class Crawl:
         self._gate = gate
         self._table = table
         self._log_mark = 0
+        # The hosts whose robots.txt was fetched.
+        self._robots: collections.Counter = collections.Counter()
         self.tally = Tally()
 
     def judge(
@@ -120,10 +122,12 @@ class Crawl:
 
     def _origin_log(self, name: str, known: list[tuple[Row, Answer]]) -> None:
         """Exactly the requests that may arrive did, as often as the client got answers to them, and as they should."""
-        entries = self._origin.log.entries[self._log_mark :]
-        self._log_mark += len(entries)
+        arrived_now = self._origin.log.entries[self._log_mark :]
+        self._log_mark += len(arrived_now)
+        entries = [entry for entry in arrived_now if _place(entry)[2] != "/robots.txt"]
+        self._robots.update(_place(entry)[1] for entry in arrived_now if entry not in entries)
         arrived = collections.Counter(_place(entry) for entry in entries)
-        expected = collections.Counter((answer.method, *row.origin) for row, answer in known if row.origin)
+        expected = collections.Counter((answer.method, *row.origin) for row, answer in known if row.origin and not row.robots)
         stray = [f"{count} × {place}" for place, count in arrived.items() if place not in expected]
         self._report.check(
             f"{name}: the origin's log shows nothing that was refused before the fetch", stray, len(entries)
@@ -183,7 +187,19 @@ class Crawl:
             len(tally.crawlers),
         )
         answers = sum(by_labels(samples, "crawlgate_upstream_responses_total", ("code_class",)).values())
-        report.equal("upstream_responses_total equals the lines of the origin's log", answers, self._log_mark)
+        fetched = sum(self._robots.values())
+        report.equal(
+            "upstream_responses_total equals the lines of the origin's log, those of robots.txt aside",
+            answers,
+            self._log_mark - fetched,
+        )
+        robots = sum(by_labels(samples, "crawlgate_robots_fetches_total", ("result",)).values())
+        report.equal("robots_fetches_total equals the lines of robots.txt in the origin's log", robots, fetched)
+        report.check(
+            "each host's robots.txt was fetched once, whoever asked for what",
+            [f"{host}: {count} times" for host, count in self._robots.items() if count != 1],
+            len(self._robots),
+        )
         report.check(
             "every refusal has a Crawl-Decision of its own",
             [key for key, count in collections.Counter(tally.ids).items() if count > 1 or not key],

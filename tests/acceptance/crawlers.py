@@ -1,7 +1,8 @@
 """Crawlers by name: the credentials of each client, and a gate at which each is refused something of its own.
 
 The gate lets nobody in without credentials. Each client asks for one page that it may have, one that is refused to it
-alone, and one that is refused to another; then the same with a wrong password.
+alone, one that is refused to another, and one that robots.txt disallows, which none of them reads; then with a wrong
+password.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from pages import HOSTS, WWW
 from report import Report, differences
 from services import Gate, by_labels, wait_for
 
-# The crawler, its profile, the intent of its refusal, and the status that follows from both.
+# The crawler, its profile, the intent of its refusal, the status that follows from both, and that of robots.txt.
 CRAWLERS = {
-    "curl": (None, "deny", 451),
-    "wget": ("strict-http", "deny", 403),
-    "scrapy": ("scrapy", "gone", 410),
-    "requests": ("nutch", "deny", 410),
-    "undici": ("norconex", "gone", 404),
+    "curl": (None, "deny", 451, 451),
+    "wget": ("strict-http", "deny", 403, 403),
+    "scrapy": ("scrapy", "gone", 410, 451),
+    "requests": ("nutch", "deny", 410, 410),
+    "undici": ("norconex", "gone", 404, 451),
 }
 
 
@@ -93,7 +94,7 @@ def run(
     settings = {"crawlers": listed, "anonymous": "deny", "egress": egress}
     gate = Gate(binary, folder / "policy.yaml", folder, settings)
     try:
-        _Gated(report, origin, gate, folder).run(_clients(python, modules, folder))
+        _Gated(report, origin, gate).run(installed(python, modules, folder))
     finally:
         gate.stop()
 
@@ -102,7 +103,7 @@ def _policy() -> dict:
     """Each crawler is refused the page with its name."""
     rules = [
         {"id": f"not-for-{name}", "forbid": {"crawler": name, "under": f"/{name}"}, "reject": intent}
-        for name, (_, intent, _) in CRAWLERS.items()
+        for name, (_, intent, _, _) in CRAWLERS.items()
     ]
     options = {"disposition": "allow", "politeness": {"delay": "0s", "concurrency": 100}}
     return {"policy": 1, "name": "acceptance", "options": options, "rules": rules}
@@ -111,7 +112,7 @@ def _policy() -> dict:
 Client = Callable[[str, list[str]], list[Answer]]
 
 
-def _clients(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
+def installed(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
     """Those that are installed; what is missing was said before. The first word is the crawler's name."""
     fresh = iter(range(1_000))
 
@@ -140,7 +141,7 @@ def _name(client: str) -> str:
 class _Gated:
     """All clients against one gate."""
 
-    def __init__(self, report: Report, origin: Origin, gate: Gate, folder: pathlib.Path) -> None:
+    def __init__(self, report: Report, origin: Origin, gate: Gate) -> None:
         self._report = report
         self._origin = origin
         self._gate = gate
@@ -157,15 +158,15 @@ class _Gated:
         return self._origin.site.url(WWW, path)
 
     def _right(self, label: str, client: Client) -> None:
-        """A page that all may have, the one that this crawler may not, and one that another may not."""
+        """A page that all may have, one that this crawler may not, one that another may not, and one that nobody may."""
         name = _name(label)
         other = "wget" if name == "curl" else "curl"
-        urls = [self._url(path) for path in ("/", f"/{name}", f"/{other}")]
+        urls = [self._url(path) for path in ("/", f"/{name}", f"/{other}", "/tmp/x")]
         answers = {answer.url: answer for answer in client(proxy(self._gate, name), urls)}
         if problems := [f"no answer to {url}" for url in urls if url not in answers]:
             self._report.check(f"{label}: got answers", problems)
             return
-        page, mine, others = (answers[url] for url in urls)
+        page, mine, others, disallowed = (answers[url] for url in urls)
         body = self._origin.site.find(WWW, "/").body
         problems = [] if (page.status, page.body) == (200, body) else [f"{page.status}, {page.body[:80]!r} {page.error}"]
         self._report.check(f"{label}: with its credentials a page arrives byte for byte", problems)
@@ -176,6 +177,10 @@ class _Gated:
         # The site has no such page: its own 404 came through.
         said = (others.status, others.one("Crawl-Status"), others.one("Crawl-Reason"))
         self._report.equal(f"{label}: what another is refused it may ask for", said, (404, "REJECTED_NOTFOUND", None))
+
+        said = (disallowed.status, disallowed.one("Crawl-Reason"))
+        wanted = (CRAWLERS[name][3], "robots_txt")
+        self._report.equal(f"{label}: robots.txt holds for it, though it does not read it", said, wanted)
 
     def _wrong(self, label: str, client: Client) -> None:
         name = _name(label)
@@ -205,6 +210,10 @@ class _Gated:
         passed = counted("crawlgate_requests_total", method="GET", source="origin")
         wanted = {name: 2 * count for name, count in clients.items()}
         self._report.check("requests_total counts what each was passed", differences(passed, wanted), len(wanted))
+        disallowed = counted("crawlgate_decisions_total", reason="robots_txt")
+        self._report.equal("decisions_total counts robots.txt too", disallowed, dict(clients))
+        arrived = [entry["line"] for entry in self._origin.log.entries if " /tmp/" in entry["line"]]
+        self._report.check("nothing that robots.txt disallows arrived", arrived)
         strangers = counted("crawlgate_decisions_total", reason="unauthorized")
         self._report.equal("wrong passwords count as anonymous", strangers, {"anonymous": len(found)})
 

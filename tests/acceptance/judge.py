@@ -101,7 +101,7 @@ def _refusal_body(reason: str, rule: str | None, answer: Answer) -> list[str]:
 
 
 def passage(row: Row, answer: Answer, page: Page) -> list[str]:
-    """An allowed URL: the origin's answer, byte for byte, labelled as such."""
+    """An allowed URL: the origin's answer, byte for byte, labelled as such; of a robots.txt the file, as it is known."""
     where = f"{answer.method} {row.url}"
     if answer.error:
         return [f"{where}: {answer.error}"]
@@ -121,7 +121,7 @@ def passage(row: Row, answer: Answer, page: Page) -> list[str]:
     ]
     if "error=" in (answer.one("Proxy-Status") or ""):
         problems.append(f"Proxy-Status is {answer.one('Proxy-Status')!r}")
-    problems += _origin_headers(page, answer)
+    problems += [] if row.robots else _origin_headers(page, answer)
     return [f"{where}: {problem}" for problem in problems]
 
 

@@ -10,6 +10,7 @@ import json
 import pathlib
 import socket
 import socketserver
+import struct
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ import time
 from pages import HOSTS, Page, Site
 
 CHUNK = 16 * 1024
+# Linux: the kernel tells when bytes came (socket(7)).
+SO_TIMESTAMPNS = 35
 
 
 class Log:
@@ -53,6 +56,8 @@ class Origin:
         self._servers.append(_Server(("127.0.0.2", self.port), _Connection))
         for server in self._servers:
             server.origin = self
+            # Accepted connections inherit it.
+            server.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
@@ -87,8 +92,21 @@ class _Connection(socketserver.StreamRequestHandler):
         while self._serve_one():
             self.wfile.flush()
 
+    def _arrival(self) -> float:
+        """When the next request's first byte came, by the kernel's clock: this thread may be late to see it."""
+        try:
+            _, ancillary, _, _ = self.connection.recvmsg(1, 256, socket.MSG_PEEK)
+        except OSError:
+            return time.time()
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) == 16:
+                seconds, nanoseconds = struct.unpack("qq", data)
+                return seconds + nanoseconds / 1e9
+        return time.time()
+
     def _serve_one(self) -> bool:
         """Answers one request; whether another may follow on the connection."""
+        arrived = self._arrival()
         line = self.rfile.readline(65_536)
         if not line.strip():
             return False
@@ -103,7 +121,7 @@ class _Connection(socketserver.StreamRequestHandler):
                 "headers": headers,
                 "body": len(body),
                 "address": self.server.server_address[0],
-                "time": time.time(),
+                "time": arrived,
             }
         )
         method, target = (line_text.split(" ") + ["", ""])[:2]

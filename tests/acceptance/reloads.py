@@ -203,7 +203,7 @@ class Run:
             "the policy in force is the same": self._same(before),
             "readiness warns": "warn policy" in get(f"{self._gate.admin}/readyz")[1].decode(),
             "the metric is 0": self._last_success() == 0,
-            "the log names it": any(message in line for line in self._gate.lines),
+            "the log names it": wait_for(lambda: any(message in line for line in list(self._gate.lines)), 5),
         }
         self.broken_problems += [f"not so: {name} ({status} {messages})" for name, holds in checks.items() if not holds]
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 import clients
 import commands
 import crawlers
+import politeness
 import table as tables
 import tunnels
 from crawl import Crawl
@@ -117,6 +118,7 @@ def _online(
         code = gate.stop()
     tunnels.run(report, arguments.binary, arguments.scrapy_python, arguments.node_modules, folder)
     crawlers.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
+    politeness.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     report.section("The end")
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
     report.check("crawlgate's standard error has no panic", [line for line in gate.lines if "panicked" in line])

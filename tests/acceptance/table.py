@@ -30,6 +30,11 @@ class Row:
         return self.verdict == "allow"
 
     @property
+    def robots(self) -> bool:
+        """Whether it is a robots.txt, which the proxy fetches once for all and answers with by itself."""
+        return self.wire == "/robots.txt"
+
+    @property
     def linked(self) -> bool:
         """Whether a crawler must meet it."""
         return self.met == "crawl"

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module with the modules that it may name, itself aside.
-const MAY_NAME: [(&str, &[&str]); 14] = [
+const MAY_NAME: [(&str, &[&str]); 15] = [
     ("vocab", &[]),
     ("clock", &[]),
     ("yaml", &["vocab"]),
@@ -13,6 +13,7 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     ("robots", &["vocab"]),
     ("politeness", &["vocab"]),
     ("store", &["vocab", "politeness"]),
+    ("heap", &[]),
     ("metrics", &["vocab", "clock"]),
     ("gate", &["vocab", "clock", "policy", "robots", "politeness", "store", "metrics"]),
     ("proxy", &["vocab", "clock", "robots", "gate", "metrics"]),
@@ -21,7 +22,18 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     (
         "cli",
         &[
-            "vocab", "clock", "yaml", "policy", "robots", "store", "metrics", "gate", "proxy", "admin",
+            "vocab",
+            "clock",
+            "yaml",
+            "policy",
+            "robots",
+            "politeness",
+            "store",
+            "heap",
+            "metrics",
+            "gate",
+            "proxy",
+            "admin",
             "config",
         ],
     ),

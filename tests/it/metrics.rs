@@ -26,10 +26,11 @@ const NAMES: &str = "
     crawlgate_request_duration_seconds crawlgate_decision_duration_seconds crawlgate_upstream_ttfb_seconds
     crawlgate_dns_duration_seconds crawlgate_connect_duration_seconds crawlgate_upstream_responses_total
     crawlgate_upstream_errors_total crawlgate_bytes_total crawlgate_connections crawlgate_inflight_requests
-    crawlgate_tunnels crawlgate_tunnels_total crawlgate_sni_checks_total
+    crawlgate_robots_fetches_total crawlgate_robots_cache_entries crawlgate_tunnels crawlgate_tunnels_total crawlgate_sni_checks_total
     crawlgate_addresses_refused_total crawlgate_policy_info crawlgate_policy_last_reload_success
     crawlgate_policy_last_reload_success_timestamp_seconds crawlgate_policy_reloads_total crawlgate_policy_rules
     crawlgate_policy_rules_disabled crawlgate_head_rejections_total crawlgate_foreign_bytes_total
+    crawlgate_robots_fetches_total crawlgate_robots_cache_entries
     crawlgate_repeat_rejections_total crawlgate_decision_log_dropped_total crawlgate_panics_total
     crawlgate_build_info";
 const PROCESS_NAMES: &str = "

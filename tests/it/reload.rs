@@ -150,9 +150,9 @@ fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
     assert_eq!(rule(), (410, "two".into()));
     let metrics = admin(&gate, "GET /metrics").body;
     assert!(metrics.contains("\ncrawlgate_policy_last_reload_success 0\n"));
-    assert!(gate.said().contains("pathh"), "the log names the mistake: {}", gate.said());
-    let ready = admin(&gate, "GET /readyz");
-    assert!(ready.status == 200 && ready.body.contains("warn policy: two@"), "{}", ready.body);
+    until("the log names the mistake", || gate.said().contains("pathh"));
+    let warns = |ready: &Answer| ready.status == 200 && ready.body.contains("warn policy: two@");
+    until("readiness warns", || warns(&admin(&gate, "GET /readyz")));
 
     gate.write("policy.yaml", &policy("two", "gone"));
     let answer = admin(&gate, "POST /api/v1/reload");

@@ -3,5 +3,6 @@
 
 mod check;
 mod cost;
+mod oracle;
 mod read;
 mod table;

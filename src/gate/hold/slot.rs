@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 
 use http::StatusCode;
 use http::header::{HeaderMap, RETRY_AFTER};
@@ -20,6 +20,7 @@ pub struct Slot {
     lease: Option<Lease>,
     outcome: Outcome,
     sending: Sending,
+    granted: Instant,
 }
 
 /// Whether it matters when the request is sent.
@@ -30,9 +31,9 @@ enum Sending {
 }
 
 impl Slot {
-    pub(super) fn new(hold: Arc<Hold>, lease: Lease, pace: &Pace) -> Self {
+    pub(super) fn new(hold: Arc<Hold>, lease: Lease, pace: &Pace, granted: Instant) -> Self {
         let sending = if pace.delay.is_zero() { Sending::IsNotAsked } else { Sending::Counts };
-        Self { hold, lease: Some(lease), outcome: Outcome::Unused, sending }
+        Self { hold, lease: Some(lease), outcome: Outcome::Unused, sending, granted }
     }
 
     /// The request is on its way to the origin: from here on the slot counts as used.
@@ -71,7 +72,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         let name = lease.name();
-        self.hold.store.release(lease, self.outcome, self.hold.clock.now());
+        // The clock is read only where the time says more than that the slot was granted before.
+        let now = match self.outcome {
+            Outcome::Unused | Outcome::Answered => self.granted,
+            Outcome::Failed => self.hold.clock.now(),
+        };
+        self.hold.store.release(lease, self.outcome, now);
         self.hold.queue.ring(&name);
     }
 }

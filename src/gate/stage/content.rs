@@ -15,7 +15,7 @@ use crate::vocab::media_type::essence;
 /// Judges the origin's head.
 pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<(), Box<Refusal>> {
     // The robots.txt of a host is passed on whatever the policy says of text files (decisions.md section 5).
-    if judged.asked.target.path_and_query() == "/robots.txt" {
+    if judged.asked.reads_robots_txt() {
         return Ok(());
     }
     // All fields of that name, joined: a second one must not hide what a browser would go by.

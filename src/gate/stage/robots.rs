@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
-
 use crate::gate::hold::Hold;
 use crate::gate::judged::Judged;
 use crate::gate::refusal::Refusal;
@@ -53,7 +51,7 @@ pub(in crate::gate) async fn judge<C, R: RobotsFiles>(
     };
     let standing = in_force(&known, option.on_unreachable());
     let refusal = |refusal: Refusal| Box::new(Refusal { keep: judged.keep(Stage::Robots), ..refusal });
-    if asks_for_the_file(judged) {
+    if judged.asked.reads_robots_txt() {
         return match standing {
             InForce::Unknown | InForce::Unasked => Err(refusal(failure(&known))),
             InForce::Known(_) => Ok(Ruled::Serve(known)),
@@ -110,11 +108,6 @@ fn errand<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>) -> Errand {
     let (key, pace) = pace::of_pages(judged);
     let crawler = judged.asked.crawler.clone();
     Errand { agent: agent.into(), crawler, key, pace, hold: Arc::clone(hold) }
-}
-
-fn asks_for_the_file<C>(judged: &Judged<C>) -> bool {
-    let asked = &judged.asked;
-    asked.target.path_and_query() == "/robots.txt" && matches!(asked.method, Method::GET | Method::HEAD)
 }
 
 fn disallowed(ruling: &Ruling<'_>) -> Refusal {

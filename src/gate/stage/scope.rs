@@ -26,11 +26,10 @@ pub(in crate::gate) enum RobotsTxt {
 
 /// decisions.md section 5.
 pub(in crate::gate) fn robots_txt<C>(judged: &Judged<C>) -> RobotsTxt {
-    let target = &judged.asked.target;
-    if target.path_and_query() != "/robots.txt" {
+    if !judged.asked.reads_robots_txt() {
         return RobotsTxt::NotAsked;
     }
-    let host = target.host_target();
+    let host = judged.asked.target.host_target();
     let facts = Facts { crawler: judged.asked.crawler.as_str(), ..Facts::of_tunnel(&host) };
     let (_, decision) = judged.policy().decide(&facts);
     if decision.rejects() { RobotsTxt::HostRefused } else { RobotsTxt::Exempt }

@@ -42,6 +42,11 @@ impl Room {
         })
     }
 
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        self.lock().all
+    }
+
     /// A place for a connection of this client, if there is one.
     pub(super) fn take(room: &Arc<Self>, client: IpAddr) -> Option<Place> {
         // A client of a socket for both families is the same by either.

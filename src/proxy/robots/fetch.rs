@@ -179,7 +179,8 @@ fn redirect(answer: &Response<Box<Download>>) -> Option<&HeaderValue> {
 fn next(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, Ending> {
     let place = std::str::from_utf8(place.as_bytes()).map_err(|_| Ending::Elsewhere)?;
     let base = url::Url::parse(from.as_str()).map_err(|_| Ending::Elsewhere)?;
-    let url = base.join(place).map_err(|_| Ending::Elsewhere)?;
+    let mut url = base.join(place).map_err(|_| Ending::Elsewhere)?;
+    url.set_fragment(None);
     let target = UrlTarget::parse(url.as_str()).map_err(|_| Ending::Elsewhere)?;
     if target.scheme() == Scheme::Http { Ok(target) } else { Err(Ending::Elsewhere) }
 }

@@ -270,6 +270,43 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
     assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
 }
 
+/// A name that is looked up while the policy changes.
+struct Slow<'a>(&'a InForce<()>, &'static str);
+
+impl Destinations for Slow<'_> {
+    type Vetted = Here;
+
+    async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
+        if self.0.load().policy.rules().is_empty() {
+            self.0.replace(snapshot("{ delay: 0s }", self.1));
+        }
+        Ok(Here)
+    }
+
+    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, Unreachable> {
+        Ok(Here)
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
+    for (rule, refused) in
+        [("{ id: no, forbid: { path: /2 } }", true), ("{ id: no, forbid: { path: /3 } }", false)]
+    {
+        let bench = Bench::new("{ delay: 0s }");
+        let (parts, ()) = http::Request::builder().uri("http://a.test/2").body(()).unwrap().into_parts();
+        let asked = Asked::new(UrlTarget::parse("http://a.test/2").unwrap(), Crawler::anonymous(), &parts);
+        let waits = Waits { hold: &bench.hold, profile: &|| Profile::Generic };
+        let slow = Slow(&bench.in_force, rule);
+        let way = Way { destinations: &slow, robots: &NoRobots, in_force: &bench.in_force, waits };
+        let Passage { outcome, judged, .. } = request(asked, bench.in_force.load(), &way).await;
+        assert_eq!(matches!(outcome, Outcome::Answer(_)), refused, "{rule}");
+        assert_eq!(judged.policy().revision(), bench.in_force.load().policy.revision());
+        drop(outcome);
+        assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+    }
+}
+
 #[tokio::test]
 async fn who_comes_again_stands_where_it_stood() {
     let bench = Bench::new("{ delay: 0s, concurrency: 1 }");

@@ -164,6 +164,7 @@ fn the_command_fetches_and_says_what_it_means() {
     let folder = Folder::new();
     let hosts = "egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
     folder.write("c.yaml", hosts);
+    folder.write("policy.yaml", "policy: 1\nname: p\noptions: { disposition: allow }\n");
     let run = |url: &str, format: &str| {
         let arguments = ["robots", "fetch", url, "--agent", "bot", "--config", "c.yaml", "--format", format];
         crawlgate(folder.path(), &arguments, "")

@@ -79,7 +79,7 @@ fn an_origin_that_breaks_off_is_seen_by_the_client() {
             let mut client = ask(&gate, &origin, version);
             let mut answer = client.until("hello");
             go.send(()).unwrap();
-            let (rest, end) = client.to_the_end();
+            let (rest, end) = client.ending();
             answer.push_str(&rest);
             check_broken((answer, end), &format!("{case}, to HTTP/{version}"));
         }
@@ -94,7 +94,7 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
             visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
         });
         let gate = gate(HOSTS, "");
-        let (answer, end) = ask(&gate, &origin, "1.1").to_the_end();
+        let (answer, end) = ask(&gate, &origin, "1.1").ending();
         // What came before the end may not have been passed on yet.
         if !answer.is_empty() {
             check_broken((answer, end), begun);

@@ -165,38 +165,44 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
 #[test]
 fn idle_connections_are_kept_within_their_limits() {
     // limits.idle_pool, limits.idle_per_host, timeouts.idle; connections to a.test and to b.test; how many stay.
-    for (limits, timeouts, a, b, stay) in [
-        ("idle_per_host: 1", "idle: 60s", 3, 0, 1),
-        ("idle_per_host: 2", "idle: 60s", 3, 3, 4),
-        ("idle_per_host: 0", "idle: 60s", 2, 1, 0),
-        ("idle_pool: 1", "idle: 60s", 1, 1, 1),
-        ("idle_pool: 0", "idle: 60s", 2, 0, 0),
-        ("idle_per_host: 8", "idle: 100ms", 2, 2, 0),
-    ] {
-        let case = format!("{limits} {timeouts}");
-        let all = a + b;
-        let arrived = Arc::new(AtomicUsize::new(0));
-        // None is answered before all have come, so that each needs a connection of its own.
-        let origin = Origin::start(move |visit| {
-            while visit.request().is_some() {
-                arrived.fetch_add(1, Ordering::SeqCst);
-                until("all are here", || arrived.load(Ordering::SeqCst) >= all);
-                visit.send(OK);
-            }
-        });
-        let gate = gate(HOSTS, &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"));
-        let urls = [(a, origin.url("a.test")), (b, origin.url("b.test"))];
-        scope(|scope| {
-            for url in urls.iter().flat_map(|(count, url)| vec![url; *count]) {
-                scope.spawn(|| assert_eq!(status(&get(gate.proxy, url)), 200));
-            }
-        });
-        until(&case, || origin.ended() == all - stay);
-        if stay > 0 {
-            sleep(Duration::from_millis(100));
-            assert_eq!((origin.connections(), origin.ended()), (all, all - stay), "{case}");
+    let cases = [
+        ("idle_per_host: 1", "idle: 60s", [3, 0], 1),
+        ("idle_per_host: 2", "idle: 60s", [3, 3], 4),
+        ("idle_per_host: 0", "idle: 60s", [2, 1], 0),
+        ("idle_pool: 1", "idle: 60s", [1, 1], 1),
+        ("idle_pool: 0", "idle: 60s", [2, 0], 0),
+        ("idle_per_host: 8", "idle: 100ms", [2, 2], 0),
+    ];
+    // Those that are too many are closed by the clock: all cases wait for it together.
+    scope(|scope| {
+        for (limits, timeouts, connections, stay) in cases {
+            scope.spawn(move || check_kept(limits, timeouts, connections, stay));
         }
-    }
+    });
+}
+
+fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize) {
+    let case = format!("{limits} {timeouts}");
+    let all: usize = connections.iter().sum();
+    let arrived = AtomicUsize::new(0);
+    // None is answered before all have come, so that each needs a connection of its own.
+    let origin = Origin::start(move |visit| {
+        while visit.request().is_some() {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            until("all are here", || arrived.load(Ordering::SeqCst) >= all);
+            visit.send(OK);
+        }
+    });
+    let gate = gate(HOSTS, &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"));
+    let urls = ["a.test", "b.test"].map(|host| origin.url(host));
+    scope(|scope| {
+        for url in urls.iter().zip(connections).flat_map(|(url, count)| vec![url; count]) {
+            scope.spawn(|| assert_eq!(status(&get(gate.proxy, url)), 200));
+        }
+    });
+    until(&case, || origin.ended() == all - stay);
+    sleep(Duration::from_millis(100));
+    assert_eq!((origin.connections(), origin.ended()), (all, all - stay), "{case}");
 }
 
 #[test]

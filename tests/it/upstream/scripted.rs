@@ -50,7 +50,7 @@ impl Client {
 
     /// All that comes until the connection ends, and how it does.
     #[track_caller]
-    pub(super) fn to_the_end(&mut self) -> (String, End) {
+    pub(super) fn ending(&mut self) -> (String, End) {
         let mut bytes = Vec::new();
         let end = match self.0.read_to_end(&mut bytes) {
             Ok(_) => End::Closed,
@@ -62,7 +62,7 @@ impl Client {
 
     #[track_caller]
     pub(super) fn rest(&mut self) -> String {
-        self.to_the_end().0
+        self.ending().0
     }
 }
 

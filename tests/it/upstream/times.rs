@@ -56,7 +56,7 @@ fn a_body_that_stops_is_broken_off() {
                 origin.url("a.test"),
                 origin.port
             ));
-            check_broken(client.to_the_end(), &format!("{framing} to HTTP/{version}"));
+            check_broken(client.ending(), &format!("{framing} to HTTP/{version}"));
             until("the origin is let go", || origin.ended() == 1);
         }
     }
@@ -88,7 +88,7 @@ fn a_body_that_drips_is_broken_off_in_the_end() {
     let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s }");
     let mut client = Client::connect(gate.proxy);
     client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
-    check_broken(client.to_the_end(), "a dripping body");
+    check_broken(client.ending(), "a dripping body");
     until("the origin is let go", || origin.ended() == 1);
 }
 
