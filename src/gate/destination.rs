@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -28,6 +29,9 @@ pub trait Addresses {
 
     /// The address that is dialled first.
     fn first(&self) -> Option<IpAddr>;
+
+    /// How long it took to find them; `None` if they were known.
+    fn found_in(&self) -> Option<Duration>;
 }
 
 /// Whether any address is left.

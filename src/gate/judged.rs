@@ -103,6 +103,8 @@ pub struct Judged<C> {
     pub trail: Trail,
     /// The decision of the last stage that was run.
     pub decision: Decision,
+    /// How long it took to find the host's addresses; `None` if they were known.
+    pub found_in: Option<Duration>,
 }
 
 impl<C> Judged<C> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::destination::Destinations;
+use super::destination::{Addresses, Destinations};
 use super::hold::{Arrival, Slot};
 use super::judged::{Asked, Judged};
 use super::permit::Permit;
@@ -94,6 +94,7 @@ async fn stages<D: Destinations, R: RobotsFiles, C>(
     }
     let vetted = way.destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
+    judged.found_in = vetted.found_in();
     destination::judge(judged, &mut vetted)?;
     let crawl_delay = match robots::judge(judged, way.robots, way.waits.hold).await? {
         robots::Ruled::Go(crawl_delay) => crawl_delay,

@@ -51,6 +51,8 @@ pub struct TunnelJudged<C> {
     pub asked: TunnelAsked,
     /// The policy that judged it last.
     pub snapshot: Arc<Snapshot<C>>,
+    /// How long it took to find the host's addresses; `None` if they were known.
+    pub found_in: Option<Duration>,
     trail: Trail,
     decision: Decision,
 }
@@ -117,6 +119,7 @@ async fn stages<D: Destinations, C>(
     }
     let vetted = way.destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+    judged.found_in = vetted.found_in();
     if by_address {
         judged.judge_addresses(&mut vetted)?;
     }
@@ -131,7 +134,7 @@ async fn stages<D: Destinations, C>(
 impl<C> TunnelJudged<C> {
     fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
         let (trail, decision) = snapshot.policy.decide(&facts(&asked, Fact::Unknown));
-        Self { asked, snapshot, trail, decision }
+        Self { asked, snapshot, trail, decision, found_in: None }
     }
 
     /// What the policy says, whatever becomes of it.

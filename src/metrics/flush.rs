@@ -161,10 +161,10 @@ impl Record {
             bump(families.upstream_errors.get(error_slot(error)));
         }
         let bytes = &families.bytes;
-        add(&bytes.from_client, self.up);
+        add(&bytes.from_client, self.up());
         add(&bytes.to_client, self.down);
         if self.stage >= Stage::Upstream || self.flight == Flight::Tunnel {
-            add(&bytes.to_origin, self.up);
+            add(&bytes.to_origin, self.up());
         }
         if ending.source == Source::Origin || self.flight == Flight::Tunnel {
             add(&bytes.from_origin, self.down);

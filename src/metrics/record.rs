@@ -74,6 +74,7 @@ impl Recorder {
             sent: None,
             times: Times::default(),
             up: 0,
+            uploads: None,
             down: 0,
             address: None,
             error: None,
@@ -137,7 +138,8 @@ pub struct Record {
     pub(super) content_type: Option<HeaderValue>,
     pub(super) sent: Option<(u16, Source)>,
     pub(super) times: Times,
-    pub(super) up: u64,
+    up: u64,
+    uploads: Option<Arc<AtomicU64>>,
     pub(super) down: u64,
     pub(super) address: Option<IpAddr>,
     pub(super) error: Option<&'static str>,
@@ -322,9 +324,18 @@ impl Record {
         self.sent = Some((status, source));
     }
 
-    /// Adds bytes of the request's body.
+    /// Adds bytes that the client sent.
     pub fn add_up(&mut self, bytes: u64) {
         self.up += bytes;
+    }
+
+    /// The request has a body, whose bytes are counted here as they pass.
+    pub fn uploads(&mut self, meter: Arc<AtomicU64>) {
+        self.uploads = Some(meter);
+    }
+
+    pub(super) fn up(&self) -> u64 {
+        self.up + self.uploads.as_ref().map_or(0, |meter| meter.load(Ordering::Relaxed))
     }
 
     /// Adds bytes of the answer's body.

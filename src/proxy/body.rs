@@ -5,8 +5,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -309,7 +309,10 @@ pub struct Uploading {
 
 /// Tells whose turn it is while a body is on its way: an origin's time to answer runs only when it is the origin's.
 #[derive(Clone, Debug, Default)]
-pub struct UploadWatch(Arc<AtomicU8>);
+pub struct UploadWatch {
+    turn: Arc<AtomicU8>,
+    bytes: Arc<AtomicU64>,
+}
 
 /// What became of an upload since it was last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,7 +329,7 @@ impl UploadWatch {
     /// Looks.
     pub fn look(&self) -> Uploaded {
         let moved = Uploaded::Some as u8;
-        match self.0.compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed) {
+        match self.turn.compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed) {
             Ok(_) => Uploaded::Some,
             Err(state) if state == Uploaded::Awaited as u8 => Uploaded::Awaited,
             Err(_) => Uploaded::Nothing,
@@ -334,7 +337,12 @@ impl UploadWatch {
     }
 
     fn note(&self, uploaded: Uploaded) {
-        self.0.store(uploaded as u8, Relaxed);
+        self.turn.store(uploaded as u8, Relaxed);
+    }
+
+    /// Counts the bytes that have gone on to the origin.
+    pub fn bytes(&self) -> &Arc<AtomicU64> {
+        &self.bytes
     }
 }
 
@@ -407,6 +415,7 @@ impl Uploading {
                         return Poll::Ready(Some(Err(BodyError::TooLarge)));
                     };
                     self.left = left;
+                    self.watch.bytes.fetch_add(data.len() as u64, Relaxed);
                     return Poll::Ready(Some(Ok(data)));
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),

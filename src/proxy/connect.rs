@@ -104,6 +104,7 @@ impl Exchange {
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
     pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
+        self.recorder.log().room().await;
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
@@ -178,6 +179,9 @@ impl Exchange {
         };
         let TunnelPassage { outcome, judged, held } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
+        if let Some(time) = judged.found_in {
+            record.resolved_in(time);
+        }
         decided(record, held);
         if held.is_some() {
             *snapshot = Arc::clone(&judged.snapshot);

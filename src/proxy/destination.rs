@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use smallvec::SmallVec;
@@ -13,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::vocab::address::{AddressClass, classify, reached, unmapped};
 use crate::vocab::target::{HostTarget, UrlTarget};
 
-use super::resolve::{ResolveError, Resolver};
+use super::resolve::{Found, ResolveError, Resolver};
 
 /// What `egress` of the configuration allows.
 #[derive(Clone, Debug)]
@@ -39,23 +40,30 @@ pub struct PrivateHost {
 
 /// Addresses that passed, in the order in which they should be tried. Never empty.
 #[derive(Clone, Debug)]
-pub struct Vetted(SmallVec<[SocketAddr; 2]>);
+pub struct Vetted {
+    addresses: SmallVec<[SocketAddr; 2]>,
+    found_in: Option<Duration>,
+}
 
 impl Vetted {
     /// The addresses, the preferred one first.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.0
+        &self.addresses
     }
 }
 
 impl Addresses for Vetted {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
-        self.0.retain(|address| keep(address.ip()));
-        if self.0.is_empty() { Remaining::None } else { Remaining::Some }
+        self.addresses.retain(|address| keep(address.ip()));
+        if self.addresses.is_empty() { Remaining::None } else { Remaining::Some }
     }
 
     fn first(&self) -> Option<IpAddr> {
-        self.0.first().map(SocketAddr::ip)
+        self.addresses.first().map(SocketAddr::ip)
+    }
+
+    fn found_in(&self) -> Option<Duration> {
+        self.found_in
     }
 }
 
@@ -86,12 +94,13 @@ impl Vetting {
         if self.is_local_name(host) {
             return Err(Unreachable::NoSuchName);
         }
-        let addresses = self.resolver.addresses(host).await.map_err(|error| match error {
+        let Found { addresses, found_in } = self.resolver.addresses(host).await;
+        let addresses = addresses.map_err(|error| match error {
             ResolveError::NoSuchName => Unreachable::NoSuchName,
             ResolveError::Failed => Unreachable::LookupFailed,
             ResolveError::Timeout => Unreachable::LookupTimeout,
         })?;
-        self.vet_all(host, &addresses, port)
+        self.vet_all(host, &addresses, port).map(|vetted| Vetted { found_in, ..vetted })
     }
 
     /// Drops what must not be dialled and keeps the rest.
@@ -110,7 +119,7 @@ impl Vetting {
         match refused {
             Some(class) if vetted.is_empty() => Err(Unreachable::Prohibited(class.as_str())),
             _ if vetted.is_empty() => Err(Unreachable::NoSuchName),
-            _ => Ok(Vetted(vetted)),
+            _ => Ok(Vetted { addresses: vetted, found_in: None }),
         }
     }
 

@@ -16,11 +16,20 @@ use super::clean::ViaName;
 
 /// What the front gate makes of a request.
 #[derive(Debug)]
-pub enum Entry {
-    /// A request for this URL.
-    Target(UrlTarget),
-    /// OPTIONS whose `Max-Forwards` ends here (RFC 9110 section 7.6.2): answered by the proxy.
-    Options,
+pub struct Entry {
+    /// The URL.
+    pub target: UrlTarget,
+    /// Whether the request goes on to it.
+    pub journey: Journey,
+}
+
+/// How far a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journey {
+    /// To the origin.
+    ToOrigin,
+    /// OPTIONS whose `Max-Forwards` ends here (RFC 9110 section 7.6.2): judged, and answered by the proxy.
+    EndsHere,
 }
 
 /// The tunnel that a request came through, among its extensions.
@@ -47,10 +56,8 @@ pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
         Some(inside) => target_inside(parts, &inside.host)?,
         None => target(&parts.uri)?,
     };
-    if parts.method == Method::OPTIONS && forwards_left(&parts.headers) == Some(0) {
-        return Ok(Entry::Options);
-    }
-    Ok(Entry::Target(target))
+    let ends_here = parts.method == Method::OPTIONS && forwards_left(&parts.headers) == Some(0);
+    Ok(Entry { target, journey: if ends_here { Journey::EndsHere } else { Journey::ToOrigin } })
 }
 
 /// Reads where a CONNECT goes. Its `Host` says nothing: many clients leave the port out of it, and some leave it out.

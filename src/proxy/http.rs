@@ -32,7 +32,7 @@ use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, BodyTimes, Download, Upload};
 use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::destination::Vetting;
-use super::front::{self, Entry};
+use super::front::{self, Entry, Journey};
 use super::head::ServiceOpen;
 use super::robots::Robots;
 use super::tunnel::Tunnels;
@@ -121,6 +121,7 @@ impl Exchange {
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
     pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
+        self.recorder.log().room().await;
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
@@ -161,9 +162,8 @@ impl Exchange {
         record.crawler(who.index);
         asker.is(&who.crawler);
         record.enter(Stage::Target);
-        let target = match self.enter(&parts) {
-            Ok(Entry::Target(target)) => target,
-            Ok(Entry::Options) => return Ok(Made::Own(options())),
+        let (target, journey) = match self.enter(&parts) {
+            Ok(Entry { target, journey }) => (target, journey),
             Err(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         record.target(&target);
@@ -174,16 +174,23 @@ impl Exchange {
         let Passage { outcome, mut judged, held } =
             gate_request::request(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
+        if let Some(time) = judged.found_in {
+            record.resolved_in(time);
+        }
         let decided = decided(record, held);
         if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = match outcome {
+            Outcome::Forward(_) if journey == Journey::EndsHere => return Ok(Made::Own(options())),
             Outcome::Forward(permit) => permit,
             Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
             Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
         };
         let call = self.call(parts, body, &judged.asked.target);
+        if let Some(watch) = call.body.watch() {
+            record.uploads(Arc::clone(watch.bytes()));
+        }
         record.enter(Stage::Upstream);
         let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from);
         let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;

@@ -62,6 +62,15 @@ struct Answer {
     holds_for: Duration,
 }
 
+/// What is known of a name.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its addresses.
+    pub addresses: Result<Arc<[IpAddr]>, ResolveError>,
+    /// How long it took to find out; `None` if it was known.
+    pub found_in: Option<Duration>,
+}
+
 enum Lookup {
     System,
     Servers(Box<TokioResolver>),
@@ -108,15 +117,18 @@ impl Resolver {
     ///
     /// # Errors
     /// If it has none.
-    pub async fn addresses(&self, host: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+    pub async fn addresses(&self, host: &str) -> Found {
         if let Some(answer) = self.memory.get(host).await {
-            return answer.addresses;
+            return Found { addresses: answer.addresses, found_in: None };
         }
         if let Some(fixed) = self.hosts.get(host) {
-            return Ok(fixed.as_slice().into());
+            return Found { addresses: Ok(fixed.as_slice().into()), found_in: None };
         }
         // Callers that ask for the same name meanwhile wait for this one's answer.
-        self.memory.get_with(host.into(), self.ask(host)).await.addresses
+        let began = self.clock.now();
+        let answer = self.memory.get_with(host.into(), self.ask(host)).await;
+        let found_in = Some(self.clock.now().saturating_duration_since(began));
+        Found { addresses: answer.addresses, found_in }
     }
 
     /// Whether the configuration names the host.
@@ -141,9 +153,9 @@ impl Resolver {
     }
 }
 
-type Found = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
+type Asked = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
 
-async fn ask_system(host: &str) -> Found {
+async fn ask_system(host: &str) -> Asked {
     // The port is not part of the question, but of the interface.
     let found = tokio::net::lookup_host((host, 0)).await;
     let addresses: Arc<[IpAddr]> = match found {
@@ -161,7 +173,7 @@ fn system_error(error: &std::io::Error) -> ResolveError {
     if answered { ResolveError::NoSuchName } else { ResolveError::Failed }
 }
 
-async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Found {
+async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Asked {
     // With the root's dot, search domains of the machine are never tried.
     match servers.lookup_ip(format!("{host}.")).await {
         Ok(found) => {

@@ -23,6 +23,7 @@ mod identify;
 mod layers;
 mod log;
 mod metrics;
+mod observed;
 mod pace;
 mod property;
 mod reload;

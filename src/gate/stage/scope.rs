@@ -9,7 +9,7 @@ use crate::policy::fact::Facts;
 /// Judges a request by its URL, method and crawler.
 pub(in crate::gate) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>) -> Judged<C> {
     let (trail, decision) = snapshot.policy.request(&asked.facts());
-    Judged { asked, snapshot, trail, decision }
+    Judged { asked, snapshot, trail, decision, found_in: None }
 }
 
 /// How a rejected request for `/robots.txt` is answered.

@@ -164,6 +164,9 @@ impl Queue {
         if let Some(failure) = &self.state().failing {
             return Some(format!("cannot be written: {failure}"));
         }
+        if self.on_full == OnFull::Wait && self.is_full() {
+            return Some("full: requests wait until it can be written".into());
+        }
         let last = self.last_loss.load(Ordering::Relaxed).checked_sub(1)?;
         let age = self.clock.now().saturating_duration_since(self.opened + Duration::from_millis(last));
         (age < WARN).then(|| format!("lost lines {} s ago, {} in all", age.as_secs(), self.dropped.get()))

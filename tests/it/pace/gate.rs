@@ -51,6 +51,10 @@ impl Addresses for Here {
     fn first(&self) -> Option<IpAddr> {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
+
+    fn found_in(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl Destinations for Anywhere {

@@ -35,6 +35,10 @@ impl Addresses for Found {
     fn first(&self) -> Option<IpAddr> {
         self.0.first().copied()
     }
+
+    fn found_in(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl Destinations for Names {
