@@ -19,7 +19,7 @@ pub struct Burst {
 
 impl Burst {
     /// Looks at how many connections are open now. True once they are half of what they were at the most, and at
-    /// least [`BURST`] fewer; then it begins anew.
+    /// least 64 fewer; then it begins anew.
     pub fn is_over(&mut self, open: usize) -> bool {
         self.highest = self.highest.max(open);
         let over = self.highest >= open.saturating_mul(2).max(open + BURST);
