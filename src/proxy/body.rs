@@ -24,6 +24,8 @@ use super::pool::{Link, Pool};
 pub enum BodyError {
     /// The sender closed, reset or broke the framing in the middle.
     Incomplete,
+    /// The client that sent it is gone: it closed or reset its connection before the end of a request's body.
+    Left,
     /// Nothing came for the length of `timeouts.body_idle`, or not all within `timeouts.request`.
     Idle,
     /// More came than is allowed.
@@ -34,6 +36,7 @@ impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Incomplete => "the body broke off",
+            Self::Left => "the client left",
             Self::Idle => "the body did not come in time",
             Self::TooLarge => "the body is larger than allowed",
         })
@@ -47,6 +50,7 @@ impl BodyError {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Incomplete => "http_response_incomplete",
+            Self::Left => "http_request_error",
             Self::Idle => "connection_read_timeout",
             Self::TooLarge => "http_response_body_size",
         }
@@ -418,7 +422,7 @@ impl Uploading {
                     self.watch.bytes.fetch_add(data.len() as u64, Relaxed);
                     return Poll::Ready(Some(Ok(data)));
                 }
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(BodyError::Incomplete))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(broken_off(&error)))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     if self.whole.poll_once(cx).is_pending() {
@@ -428,5 +432,15 @@ impl Uploading {
                 }
             }
         }
+    }
+}
+
+/// A client that is gone is told from one that breaks the framing: the first gets no answer, the second a 400.
+fn broken_off(error: &hyper::Error) -> BodyError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
+    match source.map(std::io::Error::kind) {
+        Some(UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe) => BodyError::Left,
+        Some(_) | None => BodyError::Incomplete,
     }
 }

@@ -138,6 +138,7 @@ impl Exchange {
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
             Ok(Made::Own(response)) => Ok(own(response, &method, record, open)),
+            Ok(Made::Unheard) => Err(Hangup),
             Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
                 Some(response) => Ok(own(response, &method, record, open)),
                 None => Err(Hangup),
@@ -192,7 +193,10 @@ impl Exchange {
             record.uploads(Arc::clone(watch.bytes()));
         }
         record.enter(Stage::Upstream);
-        let answer = self.send(permit, call, decided, record).await.map_err(Refusal::from);
+        let answer = match self.send(permit, call, decided, record).await {
+            Err(error) if error.client_left() => return Ok(Made::Unheard),
+            answer => answer.map_err(Refusal::from),
+        };
         let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
         let (mut head, body) = self.judge_answer(answer, asker, &mut judged, record)?;
         if let Some(held) = held {
@@ -228,8 +232,11 @@ impl Exchange {
         record: &mut Record,
     ) -> Result<Response<Box<Download>>, UpstreamError> {
         let answered = self.upstream.send(permit, call, began).await;
-        let Answered { response, connect, address } =
-            answered.inspect_err(|error| record.upstream_failed(error.as_str()))?;
+        let Answered { response, connect, address } = answered.inspect_err(|error| {
+            if !error.client_left() {
+                record.upstream_failed(error.as_str());
+            }
+        })?;
         record.address(address.ip());
         if let Some(connect) = connect {
             record.connected_in(connect);
@@ -293,6 +300,8 @@ enum Made {
     Passed(Passed),
     /// One of our own.
     Own(Response<Bytes>),
+    /// None: the client left in the middle of its request.
+    Unheard,
 }
 
 /// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT

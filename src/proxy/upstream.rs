@@ -294,6 +294,11 @@ impl UpstreamError {
         matches!(self, Self::Closed)
     }
 
+    /// Whether it is no failure of anybody: the client left in the middle of its request.
+    pub fn client_left(&self) -> bool {
+        matches!(self, Self::Upload(BodyError::Left))
+    }
+
     /// The error type of RFC 9209 section 2.3; the value of the `error` label.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -320,7 +325,9 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
             UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
             UpstreamError::Upload(BodyError::Idle) => (Reason::RequestTimeout, None, None),
-            UpstreamError::Upload(BodyError::Incomplete) => (Reason::BadRequest, None, None),
+            UpstreamError::Upload(BodyError::Incomplete | BodyError::Left) => {
+                (Reason::BadRequest, None, None)
+            }
             UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
         };

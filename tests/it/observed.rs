@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::gate::Gate;
@@ -99,6 +100,49 @@ fn options_that_end_here_are_judged_and_logged() {
     let said = gate.said();
     assert!(said.contains("/refused/x") && said.contains("\"reason\":\"rule\""), "{said}");
     assert!(!said.contains("client_left"), "{said}");
+}
+
+/// An origin that takes all and answers nothing; it tells when a request's first bytes are there.
+fn silent_origin() -> (SocketAddr, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (here, first) = mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let here = here.clone();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4_096];
+                while stream.read(&mut bytes).is_ok_and(|n| n > 0) {
+                    let _ = here.send(());
+                }
+            });
+        }
+    });
+    (address, first)
+}
+
+#[test]
+fn a_client_that_leaves_while_it_uploads_is_no_failure_of_the_origin() {
+    let gate = gate("{ decisions: stderr }");
+    let (origin, first) = silent_origin();
+    for framing in ["Content-Length: 5000\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
+        let before = gate.said().matches("\"method\":\"POST\"").count();
+        let mut stream = TcpStream::connect(gate.proxy).expect("it listens");
+        let request = format!("POST http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\n{framing}");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        first.recv_timeout(LONG).expect("the origin has it");
+        drop(stream);
+        let begun = std::time::Instant::now();
+        while gate.said().matches("\"method\":\"POST\"").count() == before && begun.elapsed() < LONG {
+            std::thread::yield_now();
+        }
+    }
+    let said = gate.said();
+    assert_eq!(said.matches("\"error\":\"client_left\"").count(), 2, "{said}");
+    assert!(!said.contains("bad_request"), "{said}");
+    let text = exchange(gate.admin, &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin));
+    let errors = text.lines().filter(|line| line.starts_with("crawlgate_upstream_errors_total"));
+    assert!(errors.clone().all(|line| line.ends_with(" 0")), "{:?}", errors.collect::<Vec<_>>());
 }
 
 #[test]

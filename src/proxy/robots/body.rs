@@ -22,7 +22,9 @@ pub(super) async fn read(mut download: Box<Download>, coding: Coding) -> Result<
         match download.next().await {
             Some(Ok(part)) => text.add(&part)?,
             Some(Err(BodyError::Idle)) => return Err(Ending::Timeout),
-            Some(Err(BodyError::Incomplete | BodyError::TooLarge)) => return Err(Ending::Broken),
+            Some(Err(BodyError::Incomplete | BodyError::Left | BodyError::TooLarge)) => {
+                return Err(Ending::Broken);
+            }
             None => return text.whole(),
         }
     }
