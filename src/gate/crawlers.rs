@@ -166,7 +166,7 @@ impl Crawlers {
         if let Some(identity) = caller.remembered(value.as_bytes()) {
             return Ok(identity);
         }
-        let place = self.check(caller.address, value.as_bytes()).await?;
+        let place = Box::pin(self.check(caller.address, value.as_bytes())).await?;
         let identity = self.known.get(place).ok_or(Stranger::Wrong)?;
         caller.remember(value.as_bytes(), identity);
         Ok(identity.clone())

@@ -313,7 +313,8 @@ fn answer<O: Owner>(
         if !last && request.body().is_end_stream() {
             return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
         }
-        let mut response = answer_watched(owner, request, open, connection).await?;
+        // Boxed, as all that few requests do: hyper moves the whole future for each of them.
+        let mut response = Box::pin(answer_watched(owner, request, open, connection)).await?;
         let is_tunnel = connect && response.status().is_success();
         if last && !is_tunnel {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -158,14 +158,14 @@ impl Exchange {
         let (parts, body) = request.into_parts();
         let who = match identify(&self.crawlers, caller, &parts.headers).await {
             Ok(who) => who,
-            Err(refusal) => return Err(discarded(refusal, &parts, body).await),
+            Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         record.crawler(who.index);
         asker.is(&who.crawler);
         record.enter(Stage::Target);
         let (target, journey) = match self.enter(&parts) {
             Ok(Entry { target, journey }) => (target, journey),
-            Err(refusal) => return Err(discarded(refusal, &parts, body).await),
+            Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         record.target(&target);
         let asked = Asked::new(target, who.crawler, &parts);
@@ -186,7 +186,7 @@ impl Exchange {
             Outcome::Forward(_) if journey == Journey::EndsHere => return Ok(Made::Own(options())),
             Outcome::Forward(permit) => permit,
             Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
-            Outcome::Answer(refusal) => return Err(discarded(refusal, &parts, body).await),
+            Outcome::Answer(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         let call = self.call(parts, body, &judged.asked.target);
         if let Some(watch) = call.body.watch() {

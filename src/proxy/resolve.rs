@@ -126,7 +126,7 @@ impl Resolver {
         }
         // Callers that ask for the same name meanwhile wait for this one's answer.
         let began = self.clock.now();
-        let answer = self.memory.get_with(host.into(), self.ask(host)).await;
+        let answer = Box::pin(self.memory.get_with(host.into(), self.ask(host))).await;
         let found_in = Some(self.clock.now().saturating_duration_since(began));
         Found { addresses: answer.addresses, found_in }
     }

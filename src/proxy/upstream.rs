@@ -150,7 +150,7 @@ impl Upstream {
                 }
             }
         }
-        let link = self.connect(&vetted, authority).await?;
+        let link = Box::pin(self.connect(&vetted, authority)).await?;
         let connected = self.clock.now();
         let exchanged = self.exchange(link, request, &slot, connected).await;
         let (response, link) = exchanged.map_err(|failed| failed.error)?;

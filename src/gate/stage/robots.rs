@@ -47,7 +47,7 @@ pub(in crate::gate) async fn judge<C, R: RobotsFiles>(
     let agent = agent(&option, judged);
     let known = match robots.known(target) {
         Some(known) => known,
-        None => robots.fetch(target, errand(judged, agent, hold)).await,
+        None => Box::pin(robots.fetch(target, errand(judged, agent, hold))).await,
     };
     let standing = in_force(&known, option.on_unreachable());
     let refusal = |refusal: Refusal| Box::new(Refusal { keep: judged.keep(Stage::Robots), ..refusal });

@@ -53,7 +53,7 @@ impl Owner for Entrance {
             request.extensions_mut().insert(Inside { host: host.clone() });
         }
         if request.method() == Method::CONNECT {
-            return self.exchange.connect(request, open, seat).await;
+            return Box::pin(self.exchange.connect(request, open, seat)).await;
         }
         self.exchange.answer(request, open, &seat.caller).await
     }
