@@ -26,7 +26,10 @@ use crawlgate::policy::source::MemoryFiles;
 const CLIENTS: usize = 16;
 const POLICY: &str = "policy: 1
 name: bench
-options: { disposition: allow }
+options:
+  disposition: allow
+  # In the path of every request, and so high that it never bites.
+  politeness: { delay: 0s, rate: 10000000/s, burst: 1000000, concurrency: 100000, jitter: none }
 rules:
   - { id: no-cgi, forbid: { under: /cgi-bin }, log: true }
   - { id: no-sessions, forbid: { in_query: sid= } }

@@ -24,11 +24,16 @@ use crawl::Page;
 const POLICY: &str = include_str!("demo/policy.yaml");
 
 /// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
-const PROVOKED: [&str; 12] = [
+const PROVOKED: [&str; 17] = [
     "rule",
     "default",
     "ambiguous_url",
     "body_too_large",
+    "robots_txt",
+    "robots_unreachable",
+    "rate_limited",
+    "host_backoff",
+    "request_too_large",
     "ip_prohibited",
     "port_denied",
     "scheme_denied",
@@ -93,8 +98,8 @@ fn line(page: &Page) -> String {
         (Some(reason), None) => write!(line, "{reason:<34}"),
         (None, _) => write!(line, "{:<34}", "-"),
     };
-    line.push_str(&page.url);
-    line.push('\n');
+    line.extend(page.url.chars().take(100));
+    line.push_str(if page.url.len() > 100 { "…\n" } else { "\n" });
     line
 }
 

@@ -6,13 +6,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The hosts of the shop, and one beside it.
-pub(super) const HOSTS: [&str; 7] = [
+pub(super) const HOSTS: [&str; 10] = [
     "www.shop.test",
     "shop.test",
     "blog.shop.test",
     "events.shop.test",
     "files.shop.test",
     "broken.shop.test",
+    "slow.shop.test",
+    "tired.shop.test",
+    "locked.shop.test",
     "elsewhere.test",
 ];
 
@@ -74,9 +77,21 @@ fn answer(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> {
         ("files.shop.test", "/catalogue.pdf") => reply("200 OK", "application/pdf", &"%".repeat(100_000)),
         ("files.shop.test", "/price-list.pdf") => reply("200 OK", "application/pdf", "%PDF-1.7"),
         ("files.shop.test", "/film") => reply("200 OK", "Video/MP4; codecs=avc1", "a film"),
+        ("blog.shop.test", "/robots.txt") => {
+            reply("200 OK", "text/plain", "User-agent: *\nDisallow: /drafts\n")
+        }
+        ("locked.shop.test", "/robots.txt") => reply("500 Internal Server Error", "text/plain", "oh"),
+        (_, "/robots.txt") => reply("404 Not Found", "text/plain", "none"),
+        ("tired.shop.test", "/") => rest(),
         ("blog.shop.test", "/gone") => reply("404 Not Found", "text/html", "<p>nothing here</p>"),
         _ => reply("200 OK", "text/html; charset=utf-8", &page(host, path, port, closed_port)),
     }
+}
+
+/// An answer that asks for a minute of rest.
+fn rest() -> Vec<u8> {
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        .to_vec()
 }
 
 fn reply(status: &str, content_type: &str, body: &str) -> Vec<u8> {
@@ -87,7 +102,7 @@ fn reply(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// A page is a list of links; `:P` stands for the site's port, `:X` for the closed one.
+/// A page is a list of links; `:P` stands for the site's port, `:X` for the closed one, `/L` for a path without end.
 fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
     let links: &[&str] = match (host, path) {
         ("www.shop.test", "/") => &[
@@ -103,17 +118,25 @@ fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
             "http://events.shop.test:P/?month=1",
             "http://files.shop.test:P/",
             "http://broken.shop.test:P/",
+            "http://slow.shop.test:P/",
+            "http://slow.shop.test:P/next",
+            "http://tired.shop.test:P/",
+            "http://tired.shop.test:P/next",
+            "http://locked.shop.test:P/",
             "http://elsewhere.test:P/",
             "https://www.shop.test/account",
             "http://user:secret@www.shop.test:P/",
         ],
         ("www.shop.test", "/products/chair") => &["/", "/products/table", "/products/sofa"],
-        ("blog.shop.test", "/") => &["/first-post", "/gone", "http://WWW.SHOP.TEST:P/products/sofa"],
+        ("blog.shop.test", "/") => {
+            &["/first-post", "/drafts/second-post", "/gone", "http://WWW.SHOP.TEST:P/products/sofa"]
+        }
         ("files.shop.test", "/") => &["/price-list.pdf", "/catalogue.pdf", "/film"],
         ("broken.shop.test", "/") => &[
             "/garbage",
             "/hang",
             "/cut",
+            "/L",
             "http://www.shop.test:X/",
             "http://www.shop.test:25/",
             "http://nowhere.shop.test:P/",
@@ -126,6 +149,7 @@ fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
     let mut html = String::from("<!doctype html><title>shop</title>");
     for link in links {
         let link = link.replace(":P", &format!(":{port}")).replace(":X", &format!(":{closed_port}"));
+        let link = if link == "/L" { format!("/{}", "more/".repeat(20_000)) } else { link };
         html.push_str(&format!("<a href=\"{link}\">x</a>\n"));
     }
     if let Some(month) = next_month {
