@@ -9,6 +9,7 @@ mod environment;
 mod later;
 mod limits;
 mod logs;
+mod tls;
 mod value;
 
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::yaml::{Node, parse};
 use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Timeouts, Workers};
 pub use environment::Variables;
 pub use logs::LogsText;
+pub use tls::TlsText;
 
 /// What a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +46,8 @@ pub struct ConfigFile {
     pub policy_watch: bool,
     /// `profile`.
     pub profile: ProfileChoice,
+    /// `tls`.
+    pub tls: TlsText,
     /// `egress`.
     pub egress: Egress,
     /// `limits`.
@@ -69,6 +73,7 @@ impl Default for ConfigFile {
             policy_path: None,
             policy_watch: settings.policy.watch,
             profile: settings.profile,
+            tls: TlsText::default(),
             egress: settings.egress,
             limits: settings.limits,
             timeouts: settings.timeouts,
@@ -110,6 +115,9 @@ impl ConfigFile {
         }
         let profile = map.take("profile").and_then(|node| profile(node, problems));
         set(&mut self.profile, profile);
+        if let Some(group) = open(&mut map, "tls", problems) {
+            tls::read(&mut self.tls, group, problems);
+        }
         if let Some(group) = open(&mut map, "egress", problems) {
             egress::read(&mut self.egress, group, problems);
         }

@@ -113,18 +113,30 @@ struct Home {
     directory: PathBuf,
     /// The policy that is used if none is named and it is there.
     policy: PathBuf,
+    /// The directory that holds the usual `certs/`.
+    certs: PathBuf,
 }
 
 impl Home {
     fn of(file: Option<&Path>, around: &Surroundings<'_>) -> Self {
         match file.and_then(Path::parent) {
             Some(directory) => {
-                Self { policy: directory.join("policy.yaml"), directory: directory.to_owned() }
+                let (policy, certs) = (directory.join("policy.yaml"), beside(directory));
+                Self { policy, certs, directory: directory.to_owned() }
             }
             None => {
-                Self { policy: around.directory.join(USUAL_POLICY), directory: around.directory.to_owned() }
+                let directory = around.directory.to_owned();
+                Self { policy: directory.join(USUAL_POLICY), certs: directory.clone(), directory }
             }
         }
+    }
+}
+
+/// The directory above the configuration's: `certs/` is beside `config/`.
+fn beside(directory: &Path) -> PathBuf {
+    match directory.file_name() {
+        Some(_) => directory.parent().map(Path::to_owned).unwrap_or_default(),
+        None => directory.join(".."),
     }
 }
 
@@ -141,6 +153,7 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
         admin: Admin { listen: overrides.admin.unwrap_or(config.admin_listen), token_file },
         policy: PolicySettings { origin, watch: config.policy_watch },
         profile: config.profile,
+        tls: config.tls.resolve(&home.directory, &home.certs),
         egress: config.egress,
         limits: config.limits,
         timeouts: config.timeouts,

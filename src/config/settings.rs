@@ -5,6 +5,7 @@
 
 mod egress;
 mod limits;
+mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use crate::vocab::rule_id::Slug;
 
 pub use egress::{AllowPrivate, Egress, PortRange, Ports, Resolver};
 pub use limits::{Limits, Timeouts};
+pub use tls::{AuthorityFiles, Roots, Tls};
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +33,8 @@ pub struct Settings {
     pub policy: PolicySettings,
     /// Which profile answers.
     pub profile: ProfileChoice,
+    /// TLS towards crawlers and origins.
+    pub tls: Tls,
     /// Where requests may go.
     pub egress: Egress,
     /// Sizes and counts.
@@ -177,6 +181,7 @@ impl Default for Settings {
             admin: Admin::default(),
             policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true },
             profile: ProfileChoice::ByUserAgent,
+            tls: Tls::default(),
             egress: Egress::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -18,8 +18,7 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 12] = [
-    ("", "tls", TLS),
+const LATER: [(&str, &str, &str); 11] = [
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
     ("listen", "tls", ABSENT),
@@ -32,11 +31,6 @@ const LATER: [(&str, &str, &str); 12] = [
     ("logs", "format", "json"),
     ("logs", "rotate", "{size: 256MiB, keep: 8}"),
 ];
-
-const TLS: &str = "{intercept: false, intercept_to_reject: true, \
-                   ca: {cert: ../certs/ca.pem, key: ../certs/ca.key, create: true}, \
-                   bundle: ../certs/bundle.pem, verify_upstream: true, roots: native, extra_roots: [], \
-                   leaf_cache: 10000, mints_per_client: 200/s}";
 
 /// Reports the keys of a group that are not built yet and do not have their default.
 pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problems) {
