@@ -220,6 +220,7 @@ fn exchange(
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
+        interceptor: None,
         via,
         recorder,
         profile: match settings.profile {

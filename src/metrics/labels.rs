@@ -88,11 +88,13 @@ pub enum TunnelVerdict {
     Reject,
     /// It was refused because the policy judges what a tunnel hides.
     Undecided,
+    /// It was let through to be looked into: what is inside is judged.
+    Intercept,
 }
 
 impl TunnelVerdict {
     /// Every verdict.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
+    pub const ALL: [Self; 4] = [Self::Allow, Self::Reject, Self::Undecided, Self::Intercept];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
@@ -100,6 +102,7 @@ impl TunnelVerdict {
             Self::Allow => "allow",
             Self::Reject => "reject",
             Self::Undecided => "undecided",
+            Self::Intercept => "intercept",
         }
     }
 }
