@@ -145,6 +145,28 @@ impl SniCheck {
     }
 }
 
+/// Whom TLS is spoken with; the label `side` of `tls_handshake_seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TlsSide {
+    /// A client, inside its tunnel.
+    Client,
+    /// An origin.
+    Origin,
+}
+
+impl TlsSide {
+    /// Both sides.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Origin];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Origin => "origin",
+        }
+    }
+}
+
 /// Whether a rule takes part; the label `mode` of its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleMode {
