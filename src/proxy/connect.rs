@@ -192,20 +192,24 @@ impl Exchange {
                 Err(refusal) => Some(refusal),
             },
         };
-        Ok((host, self.open(who, refused)?))
+        Ok((host, self.open(who, refused, snapshot)?))
     }
 
     /// Looks into a tunnel; into one that is refused, only to say so.
-    fn open(&self, who: Identity, refused: Option<Refused>) -> Result<Onward, Refused> {
-        match (&self.interceptor, refused) {
-            (Some(interceptor), Some(refusal)) if interceptor.telling() == Telling::AtConnect => Err(refusal),
-            (None, Some(refusal)) => Err(refusal),
-            // Without an interceptor nothing is to be looked into.
-            (None, None) => Err(Refusal::new(Reason::InternalError, Stage::Connect).into()),
-            (Some(interceptor), refused) => {
-                Ok(Onward::Open(Box::new(Open { who, refused, interceptor: Arc::clone(interceptor) })))
-            }
+    fn open(
+        &self,
+        who: Identity,
+        refused: Option<Refused>,
+        snapshot: &Arc<PolicyInForce>,
+    ) -> Result<Onward, Refused> {
+        let Some(interceptor) = &self.interceptor else {
+            return Err(refused.unwrap_or_else(|| intercept::blindfolded().into()));
+        };
+        if let (Some(refusal), Telling::AtConnect) = (&refused, interceptor.telling()) {
+            return Err(refusal.clone());
         }
+        let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
+        Ok(Onward::Open(Box::new(Open { who, refused, interceptor, under })))
     }
 
     /// A tunnel of which nothing will be seen: judged by its host, dialled.

@@ -3,6 +3,8 @@
 //! Framing was checked before, by the head reader. What is decided here is where the request goes; the bytes that
 //! are judged are the bytes that will be sent.
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Uri, Version};
@@ -13,6 +15,7 @@ use crate::vocab::stage::Stage;
 use crate::vocab::target::{HostTarget, Scheme, UrlTarget};
 
 use super::clean::ViaName;
+use super::http::PolicyInForce;
 
 /// What the front gate makes of a request.
 #[derive(Debug)]
@@ -40,7 +43,16 @@ pub struct Inside {
     scheme: Scheme,
     host: Box<str>,
     port: u16,
-    refused: Option<Box<Refusal>>,
+    closed: Option<Closed>,
+}
+
+/// Why nothing is served inside a tunnel.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// The answer to whatever is asked for.
+    pub refusal: Box<Refusal>,
+    /// The policy that judged the tunnel.
+    pub under: Arc<PolicyInForce>,
 }
 
 impl Inside {
@@ -49,23 +61,23 @@ impl Inside {
         Self::new(host, Scheme::Http, None)
     }
 
-    /// HTTP inside TLS that ends here. A refusal is the answer to whatever is asked for.
-    pub fn tls(host: &HostTarget, refused: Option<Box<Refusal>>) -> Self {
-        Self::new(host, Scheme::Https, refused)
+    /// HTTP inside TLS that ends here.
+    pub fn tls(host: &HostTarget, closed: Option<Closed>) -> Self {
+        Self::new(host, Scheme::Https, closed)
     }
 
-    fn new(host: &HostTarget, scheme: Scheme, refused: Option<Box<Refusal>>) -> Self {
+    fn new(host: &HostTarget, scheme: Scheme, closed: Option<Closed>) -> Self {
         let (name, port) = (host.host(), host.port());
         let origin = match port == scheme.default_port() {
             true => format!("{}://{name}", scheme.as_str()),
             false => format!("{}://{name}:{port}", scheme.as_str()),
         };
-        Self { origin: origin.into(), scheme, host: name.into(), port, refused }
+        Self { origin: origin.into(), scheme, host: name.into(), port, closed }
     }
 
     /// Why nothing is served in here, if that is so; the connection closes behind it.
-    pub fn refused(&self) -> Option<&Refusal> {
-        self.refused.as_deref()
+    pub fn closed(&self) -> Option<&Closed> {
+        self.closed.as_ref()
     }
 
     /// Whether an authority is that of the tunnel.

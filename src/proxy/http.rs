@@ -172,8 +172,10 @@ impl Exchange {
             Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         record.target(&target);
-        if let Some(refusal) = seat.inside().and_then(Inside::refused) {
-            return Err(Box::pin(discarded(refusal.clone(), &parts, body)).await);
+        if let Some(closed) = seat.inside().and_then(Inside::closed) {
+            *snapshot = Arc::clone(&closed.under);
+            record.judged_under(&snapshot.counters);
+            return Err(Box::pin(discarded(closed.refusal.clone(), &parts, body)).await);
         }
         let asked = Asked::new(target, who.crawler, &parts);
         let profile = || asker.manner(self.profile).profile;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustls::AlertDescription;
@@ -19,15 +19,6 @@ use crate::vocab::stage::Stage;
 /// How often the operator is told of clients that do not trust the certificates.
 const TELL: Duration = Duration::from_secs(60);
 
-/// What is done with the TLS of tunnels, where a rule does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usual {
-    /// It is looked into.
-    Intercept,
-    /// It passes unseen.
-    Tunnel,
-}
-
 /// How a client learns that its tunnel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
@@ -41,15 +32,14 @@ pub enum Telling {
 #[derive(Debug)]
 pub struct Interceptor {
     minter: Minter,
-    usual: Usual,
     telling: Telling,
     told: Mutex<Option<Instant>>,
 }
 
 impl Interceptor {
     /// Looks into TLS by certificates of this minter.
-    pub fn new(minter: Minter, usual: Usual, telling: Telling) -> Self {
-        Self { minter, usual, telling, told: Mutex::default() }
+    pub fn new(minter: Minter, telling: Telling) -> Self {
+        Self { minter, telling, told: Mutex::default() }
     }
 
     /// How refusals are told.
@@ -61,7 +51,7 @@ impl Interceptor {
     ///
     /// # Errors
     /// If this client has had too many made.
-    pub async fn leaf(&self, host: &str, client: IpAddr, patience: Duration) -> Result<Leaf, MintError> {
+    pub async fn leaf(&self, host: &str, client: IpAddr, patience: Duration) -> Result<Arc<Leaf>, MintError> {
         self.minter.leaf(host, client, patience).await
     }
 
@@ -83,14 +73,11 @@ pub fn way<C>(interceptor: Option<&Interceptor>, asked: &TunnelAsked, snapshot: 
         (None, Some(TlsWay::Intercept)) => TlsWay::Reject(Box::new(blindfolded())),
         (_, Some(said)) => said,
         (None, None) => TlsWay::Tunnel,
-        (Some(interceptor), None) => match interceptor.usual {
-            Usual::Intercept => TlsWay::Intercept,
-            Usual::Tunnel => TlsWay::Tunnel,
-        },
+        (Some(_), None) => TlsWay::Intercept,
     }
 }
 
-fn blindfolded() -> Refusal {
+pub(in crate::proxy) fn blindfolded() -> Refusal {
     Refusal::new(Reason::Undecided, Stage::Connect).with_detail(
         "a rule wants this host's tunnels looked into (tls: intercept), but this proxy has no certificate authority \
          (tls.intercept in the configuration)",

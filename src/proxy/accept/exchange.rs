@@ -53,7 +53,7 @@ impl Owner for Entrance {
             return Box::pin(self.exchange.connect(request, open, seat)).await;
         }
         let mut response = self.exchange.answer(request, open, seat).await?;
-        if seat.inside().is_some_and(|inside| inside.refused().is_some()) {
+        if seat.inside().is_some_and(|inside| inside.closed().is_some()) {
             // Another CONNECT may be judged otherwise.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

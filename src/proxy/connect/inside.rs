@@ -10,13 +10,13 @@ use crate::gate::refusal::Refusal;
 use crate::metrics::labels::{ForeignBytes, SniCheck};
 use crate::metrics::record::{Keep, Record};
 use crate::proxy::drain::DrainWatch;
-use crate::proxy::front::Inside;
+use crate::proxy::front::{Closed, Inside};
 use crate::proxy::head::{Handover, secure};
-use crate::proxy::http::Exchange;
+use crate::proxy::http::{Exchange, PolicyInForce};
 use crate::proxy::intercept::{Interceptor, failed};
 use crate::proxy::sniff::Sniffed;
 use crate::proxy::tunnel::cut_off;
-use crate::tls::leaf::{Leaf, MintError, Tickets};
+use crate::tls::leaf::{MintError, Tickets};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::HostTarget;
@@ -32,6 +32,8 @@ pub(super) struct Open {
     /// Why nothing is served in there, if that is so.
     pub(super) refused: Option<Box<Refusal>>,
     pub(super) interceptor: Arc<Interceptor>,
+    /// The policy that judged it.
+    pub(super) under: Arc<PolicyInForce>,
 }
 
 /// Why a handshake came to nothing.
@@ -76,7 +78,11 @@ impl Exchange {
             };
             let hello = (&host, tickets, seat.caller.address());
             match self.handshake(client, &open.interceptor, hello, drain).await {
-                Ok(client) => (client, Inside::tls(&host, refused)),
+                Ok(client) => {
+                    let under = Arc::clone(&open.under);
+                    let closed = refused.map(|refusal| Closed { refusal, under });
+                    (client, Inside::tls(&host, closed))
+                }
                 Err(broken) => {
                     self.close_broken(broken, &open, &host, record);
                     return None;
@@ -99,11 +105,11 @@ impl Exchange {
         let patience: Duration = self.tunnels.settings.hello;
         let clock = self.recorder.clock();
         let handshake = async {
-            let leaf: Leaf = interceptor.leaf(host.host(), address, patience).await.map_err(Broken::of)?;
+            let leaf = interceptor.leaf(host.host(), address, patience).await.map_err(Broken::of)?;
             let began = clock.now();
             let client = secure::accept(client, leaf.config(tickets)).await;
             let client = client.map_err(|error: io::Error| Broken::Client(failed(&error)))?;
-            self.recorder.metrics().client_tls_handshake(clock.now().saturating_duration_since(began));
+            self.recorder.metrics().client_tls(clock.now().saturating_duration_since(began));
             Ok(client)
         };
         tokio::select! {
