@@ -1,9 +1,10 @@
 //! `crawlgate run`: the proxy, until it is told to stop.
 
-use std::io;
+use std::{env, io};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
 use crate::config::settings::{Settings, Workers};
@@ -17,11 +18,18 @@ use super::reload::Opened;
 use super::serve::{Server, StartError};
 use super::systemd;
 
+/// The environment variable that says how much is told on standard error.
+const LOG_VARIABLE: &str = "CRAWLGATE_LOG";
+
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
+    let level = match level(env::var(LOG_VARIABLE).ok()) {
+        Ok(level) => level,
+        Err(words) => return complain(&words),
+    };
     match prepare(args) {
         Ok((settings, policy)) => match runtime(settings.workers) {
-            Ok(runtime) => runtime.block_on(serve(&settings, policy)),
+            Ok(runtime) => runtime.block_on(serve(&settings, policy, level)),
             Err(error) => say_and_fail(&error),
         },
         Err(exit) => exit,
@@ -41,11 +49,23 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     Ok((settings, Opened { policy: compiled.policy, footprint }))
 }
 
+/// How much is told: `$CRAWLGATE_LOG`, or what an operator needs.
+///
+/// # Errors
+/// If it is none of the words that stand for a level.
+fn level(word: Option<String>) -> Result<LevelFilter, String> {
+    let Some(word) = word.filter(|word| !word.is_empty()) else {
+        return Ok(LevelFilter::INFO);
+    };
+    word.parse()
+        .map_err(|_| format!("${LOG_VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace"))
+}
+
 /// The operator's messages go to standard error, one line each.
-fn tracing_start() {
+fn tracing_start(level: LevelFilter) {
     let _ = tracing_subscriber::fmt()
         .with_writer(io::stderr)
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         .try_init();
@@ -60,8 +80,8 @@ fn runtime(workers: Workers) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(settings: &Settings, opened: Opened) -> Exit {
-    tracing_start();
+async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
+    tracing_start(level);
     let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {
@@ -124,5 +144,20 @@ impl Signals {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_how_much_is_told() {
+        let said = |word: &str| level(Some(word.to_owned()));
+        assert_eq!(level(None), Ok(LevelFilter::INFO));
+        assert_eq!(said(""), Ok(LevelFilter::INFO));
+        assert_eq!(said("trace"), Ok(LevelFilter::TRACE));
+        assert_eq!(said("OFF"), Ok(LevelFilter::OFF));
+        assert!(said("much").unwrap_err().contains("$CRAWLGATE_LOG is \"much\""));
     }
 }
