@@ -41,9 +41,11 @@ use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
+use crate::tls::{Authority, AuthorityError, Minter};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
+use super::authority;
 use super::reload::{self, Opened, Reloading};
 use super::systemd;
 
@@ -63,6 +65,8 @@ pub struct Server {
     pub proxy: Vec<SocketAddr>,
     /// Where metrics and health are.
     pub admin: SocketAddr,
+    /// What makes certificates, if TLS is looked into.
+    pub minter: Option<Arc<Minter>>,
     recorder: Recorder,
     reloads: Reloads,
     drain: Drain,
@@ -79,6 +83,8 @@ pub enum StartError {
     Listen(SocketAddr, io::Error),
     /// The decision log cannot be opened.
     Log(io::Error),
+    /// There is no certificate authority that could sign.
+    Authority(AuthorityError),
     /// Anything else, in words.
     Other(String),
 }
@@ -92,6 +98,7 @@ impl std::fmt::Display for StartError {
                  --listen or --admin, or in the configuration"
             ),
             Self::Log(error) => write!(f, "cannot open the decision log (logs.decisions): {error}"),
+            Self::Authority(error) => error.fmt(f),
             Self::Other(words) => f.write_str(words),
         }
     }
@@ -110,6 +117,7 @@ impl Server {
         let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
         let recorder = Recorder::new(metrics.clone(), log.clone(), clock.clone());
         count_panics(metrics.clone());
+        let authorities = authority::open(settings, clock.wall()).map_err(StartError::Authority)?;
 
         let listeners = settings.listen.iter().map(|listener| listen(listener.address));
         let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
@@ -139,13 +147,18 @@ impl Server {
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
         let policy = PolicyApi { in_force, reloads: reloads.clone() };
         let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
-        let server = Admin::new(Guard::new([], token), metrics, readiness, policy);
+        let mut server = Admin::new(Guard::new([], token), metrics.clone(), readiness, policy);
+        let mut minter = None;
+        if let Some(opened) = authorities {
+            server = server.authorities(opened.pem);
+            minter = Some(Arc::new(new_minter(settings, opened.authority, recorder.clock(), &metrics)?));
+        }
         let (stop_admin, stopped) = oneshot::channel();
         tasks.spawn(server.serve(admin_listener, async move {
             let _ = stopped.await;
         }));
         let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
-        Ok(Self { proxy, admin, recorder, reloads, drain, draining, stop_admin, tasks, patience })
+        Ok(Self { proxy, admin, minter, recorder, reloads, drain, draining, stop_admin, tasks, patience })
     }
 
     /// Asks for the policy to be read again.
@@ -190,6 +203,17 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 fn token(path: &Path) -> Result<Token, StartError> {
     Token::read(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
+}
+
+fn new_minter(
+    settings: &Settings,
+    authority: Authority,
+    clock: &Clock,
+    metrics: &Metrics,
+) -> Result<Minter, StartError> {
+    let tls = &settings.tls;
+    Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock.clone(), metrics.clone())
+        .map_err(|error| StartError::Other(error.to_string()))
 }
 
 fn exchange(
