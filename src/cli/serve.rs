@@ -36,6 +36,7 @@ use crate::proxy::drain::{Drain, DrainWatch, Drained};
 use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
 use crate::proxy::intercept::{Interceptor, Telling};
+use crate::proxy::origin_tls::OriginTls;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
 use crate::proxy::robots::{Fetcher, Robots};
@@ -47,6 +48,7 @@ use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
 use super::authority;
+use super::origin_roots::origin_tls;
 use super::reload::{self, Opened, Reloading};
 use super::systemd;
 
@@ -262,9 +264,11 @@ pub(super) fn robots_fetcher(
     };
     let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
     let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
+    let tls = origin_tls(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
+    let tls = tls.map_err(StartError::Other)?;
     Ok(Fetcher {
         vetting: Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone())),
-        upstream: Arc::new(Upstream::new(upstream_limits(settings), clock.clone())),
+        upstream: Arc::new(Upstream::new(upstream_limits(settings), tls, clock.clone())),
         via,
         time: ROBOTS_TIME,
         clock: clock.clone(),
