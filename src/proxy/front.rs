@@ -12,7 +12,7 @@ use http::{Method, Uri, Version};
 use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
-use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::vocab::target::{HostTarget, Scheme, UrlTarget};
 
 use super::clean::ViaName;
 use super::http::PolicyInForce;
