@@ -12,6 +12,7 @@ pub mod front;
 pub mod head;
 pub mod http;
 pub mod intercept;
+pub mod origin_tls;
 pub mod pool;
 pub mod resolve;
 pub mod robots;

@@ -241,7 +241,7 @@ impl Exchange {
         record: &mut Record,
     ) -> Result<Response<Box<Download>>, UpstreamError> {
         let answered = self.upstream.send(permit, call, began).await;
-        let Answered { response, connect, address } = answered.inspect_err(|error| {
+        let Answered { response, connect, tls, address } = answered.inspect_err(|error| {
             if !error.client_left() {
                 record.upstream_failed(error.as_str());
             }
@@ -249,6 +249,9 @@ impl Exchange {
         record.address(address.ip());
         if let Some(connect) = connect {
             record.connected_in(connect);
+        }
+        if let Some(tls) = tls {
+            record.tls_in(tls);
         }
         let ttfb = record.clock().now().saturating_duration_since(began);
         record.origin_answered(response.status().as_u16(), response.headers().get(CONTENT_TYPE), ttfb);

@@ -30,6 +30,8 @@ pub const MAX_DEPTH: Slot = Slot(5);
 pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+/// `verify`.
+pub const VERIFY: Slot = slot("verify");
 
 /// The place of an option that has no place of its own above, found while this is compiled.
 pub const fn slot(path: &str) -> Slot {

@@ -74,7 +74,7 @@ pub const SPECS: &[Spec] = &[
     row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
     row("timeouts.body_idle", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
     row("timeouts.request", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
-    row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), NotYet),
+    row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), Works),
     row(
         "http2",
         Shape::Word(&["both", "client", "origin", "none"]),
