@@ -144,6 +144,23 @@ runtime: { workers: 3 }
 logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
 "#;
 
+/// The settings of `tls` in [`EVERY_KEY`].
+fn every_key_of_tls(etc: &Path) -> Tls {
+    let authority = |cert: &str, key: &str| AuthorityFiles { cert: etc.join(cert), key: etc.join(key) };
+    Tls {
+        intercept: true,
+        intercept_to_reject: false,
+        authorities: vec![authority("new.pem", "new.key"), authority("/etc/old.pem", "../old.key")],
+        create: false,
+        bundle: etc.join("all.pem"),
+        verify_upstream: false,
+        roots: Roots::Webpki,
+        extra_roots: vec![etc.join("corp.pem")],
+        leaf_cache: 1,
+        mints_per_client: 2,
+    }
+}
+
 #[test]
 fn every_key_reaches_its_setting() {
     let folder = Folder::new();
@@ -166,20 +183,7 @@ fn every_key_reaches_its_setting() {
     assert_eq!((lab.crawler.as_str(), lab.crawler.profile(), &lab.auth), ("lab", None, &None));
     assert_eq!(lab.sources, ["10.1.0.0/16".parse().unwrap(), "192.0.2.7/32".parse().unwrap()]);
     assert!(lab.crawler.may(May::Depth) && !lab.crawler.may(May::Trace) && !news.crawler.may(May::Depth));
-    let authority = |cert: &str, key: &str| AuthorityFiles { cert: etc.join(cert), key: etc.join(key) };
-    let tls = Tls {
-        intercept: true,
-        intercept_to_reject: false,
-        authorities: vec![authority("new.pem", "new.key"), authority("/etc/old.pem", "../old.key")],
-        create: false,
-        bundle: etc.join("all.pem"),
-        verify_upstream: false,
-        roots: Roots::Webpki,
-        extra_roots: vec![etc.join("corp.pem")],
-        leaf_cache: 1,
-        mints_per_client: 2,
-    };
-    assert_eq!(settings.tls, tls);
+    assert_eq!(settings.tls, every_key_of_tls(&etc));
     let egress = settings.egress;
     assert_eq!(egress.allow_private[0].host, "*.corp.example");
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());

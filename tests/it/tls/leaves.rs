@@ -83,9 +83,9 @@ async fn a_certificate_says_what_clients_look_for() {
     let mint = Mint::new(100, 200, clock.clone());
     let authority = mint.minter.authority();
     let (_, ca) = X509Certificate::from_der(authority.certificate().der()).unwrap();
-    let ski = ca.iter_extensions().find_map(|e| match e.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
-        _ => None,
+    let ski = ca.iter_extensions().find_map(|e| {
+        let ParsedExtension::SubjectKeyIdentifier(id) = e.parsed_extension() else { return None };
+        Some(id.0)
     });
     let long = format!("{}.example", "a".repeat(56));
     assert_eq!(long.len(), 64);
@@ -111,9 +111,9 @@ async fn a_certificate_says_what_clients_look_for() {
         assert!(uses.critical && uses.value.flags == 1, "digitalSignature alone: {:?}", uses.value);
         let purposes = cert.extended_key_usage().unwrap().unwrap().value;
         assert!(purposes.server_auth && !purposes.client_auth && !purposes.any);
-        let aki = cert.iter_extensions().find_map(|e| match e.parsed_extension() {
-            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0),
-            _ => None,
+        let aki = cert.iter_extensions().find_map(|e| {
+            let ParsedExtension::AuthorityKeyIdentifier(id) = e.parsed_extension() else { return None };
+            id.key_identifier.as_ref().map(|id| id.0)
         });
         assert!(aki.is_some() && aki == ski, "{aki:?} {ski:?}");
         assert_ne!(cert.public_key().raw, ca.public_key().raw, "the authority's key is nobody else's");
