@@ -15,6 +15,7 @@ mod exit;
 mod explain;
 mod judged;
 mod open;
+mod origin_roots;
 mod out;
 mod paint;
 mod password;

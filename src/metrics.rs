@@ -66,6 +66,7 @@ pub(in crate::metrics) struct Families {
     inflight: IntGauge,
     hold: Hold,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
+    upstream_unverified: IntCounter,
     robots_fetches: Box<[IntCounter]>,
     robots_cache_entries: IntGauge,
     head_rejections: Places,
@@ -194,6 +195,11 @@ impl Metrics {
         }
     }
 
+    /// Counts a TLS handshake with an origin whose certificate was not verified.
+    pub fn upstream_unverified(&self) {
+        self.0.upstream_unverified.inc();
+    }
+
     /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
     pub fn robots_fetched(&self, ending: usize) {
         bump(self.0.robots_fetches.get(ending));
@@ -289,6 +295,7 @@ impl Families {
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
             hold: Hold::register(new)?,
             addresses_refused: addresses_refused(new, ranges)?,
+            upstream_unverified: new.counter(&names::UPSTREAM_UNVERIFIED)?,
             robots_fetches: new.closed(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
             robots_cache_entries: new.gauge(&names::ROBOTS_CACHE_ENTRIES)?,
             head_rejections: head_rejections(new)?,

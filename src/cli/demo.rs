@@ -24,7 +24,7 @@ use crawl::Page;
 const POLICY: &str = include_str!("demo/policy.yaml");
 
 /// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
-const PROVOKED: [&str; 17] = [
+const PROVOKED: [&str; 18] = [
     "rule",
     "default",
     "ambiguous_url",
@@ -40,6 +40,7 @@ const PROVOKED: [&str; 17] = [
     "bad_request",
     "upstream_dns",
     "upstream_connect",
+    "upstream_tls",
     "upstream_timeout",
     "upstream_protocol",
 ];

@@ -35,6 +35,8 @@ use crate::proxy::dial::DialLimits;
 use crate::proxy::drain::{Drain, DrainWatch, Drained};
 use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
+use crate::proxy::intercept::{Interceptor, Telling};
+use crate::proxy::origin_tls::OriginTls;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
 use crate::proxy::robots::{Fetcher, Robots};
@@ -46,6 +48,7 @@ use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
 use super::authority;
+use super::origin_roots::origin_tls;
 use super::reload::{self, Opened, Reloading};
 use super::systemd;
 
@@ -65,8 +68,6 @@ pub struct Server {
     pub proxy: Vec<SocketAddr>,
     /// Where metrics and health are.
     pub admin: SocketAddr,
-    /// What makes certificates, if TLS is looked into.
-    pub minter: Option<Arc<Minter>>,
     recorder: Recorder,
     reloads: Reloads,
     drain: Drain,
@@ -129,7 +130,11 @@ impl Server {
         let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
-        let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
+        let (pem, authority) = authorities.map(|opened| (opened.pem, opened.authority)).unzip();
+        let interceptor =
+            authority.map(|authority| interceptor(settings, authority, &recorder)).transpose()?;
+        let exchange = exchange(settings, Arc::clone(&in_force), recorder.clone(), own, interceptor)?;
+        let exchange = Arc::new(exchange);
         let (drain, watch) = Drain::new();
         let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
@@ -147,18 +152,16 @@ impl Server {
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
         let policy = PolicyApi { in_force, reloads: reloads.clone() };
         let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
-        let mut server = Admin::new(Guard::new([], token), metrics.clone(), readiness, policy);
-        let mut minter = None;
-        if let Some(opened) = authorities {
-            server = server.authorities(opened.pem);
-            minter = Some(Arc::new(new_minter(settings, opened.authority, recorder.clock(), &metrics)?));
+        let mut server = Admin::new(Guard::new([], token), metrics, readiness, policy);
+        if let Some(pem) = pem {
+            server = server.authorities(pem);
         }
         let (stop_admin, stopped) = oneshot::channel();
         tasks.spawn(server.serve(admin_listener, async move {
             let _ = stopped.await;
         }));
         let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
-        Ok(Self { proxy, admin, minter, recorder, reloads, drain, draining, stop_admin, tasks, patience })
+        Ok(Self { proxy, admin, recorder, reloads, drain, draining, stop_admin, tasks, patience })
     }
 
     /// Asks for the policy to be read again.
@@ -205,22 +208,12 @@ fn token(path: &Path) -> Result<Token, StartError> {
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
-fn new_minter(
-    settings: &Settings,
-    authority: Authority,
-    clock: &Clock,
-    metrics: &Metrics,
-) -> Result<Minter, StartError> {
-    let tls = &settings.tls;
-    Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock.clone(), metrics.clone())
-        .map_err(|error| StartError::Other(error.to_string()))
-}
-
 fn exchange(
     settings: &Settings,
     in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     recorder: Recorder,
     own: Vec<SocketAddr>,
+    interceptor: Option<Interceptor>,
 ) -> Result<Exchange, StartError> {
     let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
@@ -244,6 +237,7 @@ fn exchange(
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
+        interceptor: interceptor.map(Arc::new),
         via,
         recorder,
         profile: match settings.profile {
@@ -270,13 +264,27 @@ pub(super) fn robots_fetcher(
     };
     let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
     let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
+    let tls = origin_tls(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
+    let tls = tls.map_err(StartError::Other)?;
     Ok(Fetcher {
         vetting: Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone())),
-        upstream: Arc::new(Upstream::new(upstream_limits(settings), clock.clone())),
+        upstream: Arc::new(Upstream::new(upstream_limits(settings), tls, clock.clone())),
         via,
         time: ROBOTS_TIME,
         clock: clock.clone(),
     })
+}
+
+/// What looks into TLS, with certificates that this authority signs.
+fn interceptor(
+    settings: &Settings,
+    authority: Authority,
+    recorder: &Recorder,
+) -> Result<Interceptor, StartError> {
+    let (tls, clock, metrics) = (&settings.tls, recorder.clock().clone(), recorder.metrics().clone());
+    let minter = Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock, metrics)
+        .map_err(|error| StartError::Other(error.to_string()))?;
+    Ok(Interceptor::new(minter, if tls.intercept_to_reject { Telling::Inside } else { Telling::AtConnect }))
 }
 
 fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {

@@ -16,6 +16,7 @@ use crate::policy::trail::Trail;
 use crate::robots::agent::product_token;
 use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::target::UrlTarget;
+use crate::vocab::verify::Verify;
 
 use super::refusal::{Refusal, recorded};
 use super::snapshot::Snapshot;
@@ -136,6 +137,14 @@ impl<C> Judged<C> {
     /// The option `max_body`, for answers that do not tell their length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
+    }
+
+    /// The option `verify`. Only the word `skip` of the policy skips.
+    pub fn verify(&self) -> Verify {
+        match self.trail.word(self.policy(), schema::VERIFY) {
+            Some("skip") => Verify::Skip,
+            Some(_) | None => Verify::On,
+        }
     }
 
     /// The refusal that the decision asks for, if it rejects.

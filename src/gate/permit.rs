@@ -1,6 +1,7 @@
 //! The permit: no request reaches an origin without one.
 
 use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::vocab::verify::Verify;
 
 use super::hold::Slot;
 
@@ -10,7 +11,7 @@ use super::hold::Slot;
 ///
 /// ```compile_fail
 /// let target = crawlgate::vocab::target::UrlTarget::parse("http://example.com/").unwrap();
-/// let permit = crawlgate::gate::permit::Permit { target, vetted: (), slot: panic!() };
+/// let permit = crawlgate::gate::permit::Permit { target, vetted: (), slot: panic!(), verify: panic!() };
 /// ```
 ///
 /// ```compile_fail
@@ -25,11 +26,17 @@ pub struct Permit<V> {
     target: UrlTarget,
     vetted: V,
     slot: Slot,
+    verify: Verify,
 }
 
 impl<V> Permit<V> {
-    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot) -> Self {
-        Self { target, vetted, slot }
+    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot, verify: Verify) -> Self {
+        Self { target, vetted, slot, verify }
+    }
+
+    /// Whether the origin's certificate must be verified, as far as the policy says.
+    pub fn verify(&self) -> Verify {
+        self.verify
     }
 
     /// Gives up the permit for the target to ask, the addresses to dial, and the host's slot, which must be kept to

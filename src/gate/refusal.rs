@@ -9,6 +9,7 @@ use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
+use crate::vocab::fault::Fault;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
 use crate::vocab::reason::{Reason, StatusSource};
@@ -32,6 +33,8 @@ pub struct Refusal {
     pub status: Option<u16>,
     /// A Proxy-Status error type that fits better than the reason's usual one.
     pub error: Option<&'static str>,
+    /// What exactly failed, for the `details` of Proxy-Status.
+    pub fault: Option<Fault>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
     /// The status of the origin's answer, where there was one.
@@ -68,6 +71,7 @@ impl Refusal {
             intent: None,
             status: None,
             error: None,
+            fault: None,
             code: None,
             received_status: None,
             retry_after: None,
@@ -83,6 +87,13 @@ impl Refusal {
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
+    }
+
+    /// Adds what exactly failed between the proxy and the origin.
+    #[must_use]
+    pub fn with_fault(self, fault: Fault) -> Self {
+        let status = if fault.error == "connection_timeout" { Some(504) } else { self.status };
+        Self { status, error: Some(fault.error), fault: Some(fault), ..self.with_detail(fault.words) }
     }
 
     /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy

@@ -70,7 +70,8 @@ pub async fn request<D: Destinations, R: RobotsFiles, C>(
                     judged = scope::judge(judged.asked, newer);
                     continue;
                 }
-                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot))
+                let verify = judged.verify();
+                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, verify))
             }
             Err(refusal) => Outcome::Answer(refusal),
         };

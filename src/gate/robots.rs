@@ -11,6 +11,7 @@ use crate::robots::standing::Known;
 use crate::store::Key;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::UrlTarget;
+use crate::vocab::verify::Verify;
 
 use super::destination::{Addresses, Destinations, Unreachable};
 use super::hold::{Asking, Hold};
@@ -20,7 +21,9 @@ use super::stage::pace;
 /// Knows hosts' robots.txt, from memory or by fetching them.
 pub trait RobotsFiles {
     /// What is known of the target's host and is fresh: asked by every request, so it neither waits nor allocates.
-    fn known(&self, target: &UrlTarget) -> Option<Arc<Known>>;
+    ///
+    /// What came from a host whose certificate was not verified is for requests alone that need no more.
+    fn known(&self, target: &UrlTarget, verify: Verify) -> Option<Arc<Known>>;
 
     /// Fetches what is not known, or waits for a fetch that is under way. A fetch goes on if who began it has left.
     fn fetch(&self, target: &UrlTarget, errand: Errand) -> impl Future<Output = Arc<Known>> + Send;
@@ -39,6 +42,8 @@ pub struct Errand {
     pub pace: Pace,
     /// Where they wait.
     pub hold: Arc<Hold>,
+    /// Whether the certificate of the host that is asked first must be verified; of any other it must.
+    pub verify: Verify,
 }
 
 /// Why a robots.txt cannot be asked for.
@@ -58,6 +63,7 @@ impl Errand {
     pub async fn permit<D: Destinations>(
         &self,
         target: &UrlTarget,
+        verify: Verify,
         destinations: &D,
         patience: Duration,
     ) -> Result<Permit<D::Vetted>, NotSent> {
@@ -73,6 +79,6 @@ impl Errand {
             what: target.as_str(),
         };
         let slot = self.hold.admit(&asking, &mut None, || patience).await.map_err(|_| NotSent::Held)?;
-        Ok(Permit::new(target.clone(), vetted, slot))
+        Ok(Permit::new(target.clone(), vetted, slot, verify))
     }
 }

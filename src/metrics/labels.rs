@@ -88,11 +88,13 @@ pub enum TunnelVerdict {
     Reject,
     /// It was refused because the policy judges what a tunnel hides.
     Undecided,
+    /// It was let through to be looked into: what is inside is judged.
+    Intercept,
 }
 
 impl TunnelVerdict {
     /// Every verdict.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
+    pub const ALL: [Self; 4] = [Self::Allow, Self::Reject, Self::Undecided, Self::Intercept];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
@@ -100,6 +102,7 @@ impl TunnelVerdict {
             Self::Allow => "allow",
             Self::Reject => "reject",
             Self::Undecided => "undecided",
+            Self::Intercept => "intercept",
         }
     }
 }
@@ -242,6 +245,8 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         | Reason::Loop => &[Stage::Target],
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
         Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
+        // A host's robots.txt is asked for first.
+        Reason::UpstreamTls => &[Stage::Robots, Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
         Reason::Unauthorized => &[Stage::Identify],
         Reason::Overloaded => &[Stage::Identify, Stage::Connect],
@@ -252,7 +257,7 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
 }
 
 /// How fetches of robots.txt end: the names of `robots::standing::TABLE`, in its order.
-pub const ROBOTS_RESULTS: [&str; 15] = [
+pub const ROBOTS_RESULTS: [&str; 16] = [
     "file",
     "page",
     "absent",
@@ -263,6 +268,7 @@ pub const ROBOTS_RESULTS: [&str; 15] = [
     "elsewhere",
     "prohibited",
     "refused",
+    "tls",
     "dns",
     "timeout",
     "broken",
@@ -342,7 +348,7 @@ pub(super) fn class_slot(status: u16) -> usize {
 }
 
 /// The error types of RFC 9209 section 2.3 that an exchange with an origin can end in.
-pub(super) const UPSTREAM_ERRORS: [&str; 24] = [
+pub(super) const UPSTREAM_ERRORS: [&str; 27] = [
     "dns_timeout",
     "dns_error",
     "destination_not_found",
@@ -354,6 +360,9 @@ pub(super) const UPSTREAM_ERRORS: [&str; 24] = [
     "connection_read_timeout",
     "connection_write_timeout",
     "connection_limit_reached",
+    "tls_protocol_error",
+    "tls_certificate_error",
+    "tls_alert_received",
     "http_response_incomplete",
     "http_response_header_section_size",
     "http_response_header_size",

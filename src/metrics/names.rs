@@ -218,6 +218,13 @@ pub const ADDRESSES_REFUSED: Family = counter(
     &["range"],
     "Resolved or literal addresses that were not dialled, by the special range they are in.",
 );
+/// Handshakes with origins that may be anybody.
+pub const UPSTREAM_UNVERIFIED: Family = counter(
+    "crawlgate_upstream_unverified_total",
+    &[],
+    "TLS handshakes with origins whose certificate was not verified: tls.verify_upstream is off, or a rule says verify: \
+     skip.",
+);
 /// Fetches of robots.txt.
 pub const ROBOTS_FETCHES: Family = counter(
     "crawlgate_robots_fetches_total",
@@ -317,6 +324,7 @@ pub const ALL: &[Family] = &[
     HOSTS_BACKING_OFF,
     LEASES,
     ADDRESSES_REFUSED,
+    UPSTREAM_UNVERIFIED,
     ROBOTS_FETCHES,
     ROBOTS_CACHE_ENTRIES,
     POLICY_INFO,

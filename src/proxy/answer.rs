@@ -268,7 +268,8 @@ fn proxy_status(refusal: &Refusal) -> String {
     }
     let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!("; rule={rule}"));
     let line = refusal.robots_line.map_or(String::new(), |line| format!("; line={line}"));
-    member.push_str(&format!("; details=\"{}{rule}{line}\"", row.name));
+    let fault = refusal.fault.map_or(String::new(), |fault| format!("; {}", fault.words));
+    member.push_str(&format!("; details=\"{}{rule}{line}{fault}\"", row.name));
     member
 }
 

@@ -41,6 +41,12 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("crawl-")
 }
 
+/// Whether a field of an answer would lead the client around the proxy: to the same host by QUIC, or at another port
+/// (RFC 7838).
+fn leads_around(name: &str) -> bool {
+    name == "alt-svc"
+}
+
 /// Fields that a `Connection` field cannot nominate away: they say where a message goes and where it ends.
 const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
 
@@ -138,7 +144,7 @@ pub fn response(
     via: &ViaName,
     asked: Conditional,
 ) {
-    remove(headers, |name| is_hop_by_hop(name) || is_ours(name));
+    remove(headers, |name| is_hop_by_hop(name) || is_ours(name) || leads_around(name));
     remove_our_proxy_status(headers);
     settle_content_type(headers);
     via.append(headers, version);
@@ -281,6 +287,14 @@ mod tests {
         assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
         assert_eq!(headers["crawl-status"], "ACCEPTED");
         assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
+    }
+
+    #[test]
+    fn nothing_leads_around_the_proxy() {
+        let mut headers =
+            map(&[("alt-svc", "h3=\":443\"; ma=86400"), ("alt-svc", "clear"), ("alt-used", "h")]);
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"), Conditional::No);
+        assert!(!headers.contains_key("alt-svc") && headers.contains_key("alt-used"), "{headers:?}");
     }
 
     #[test]

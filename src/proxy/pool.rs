@@ -1,4 +1,4 @@
-//! Idle connections to origins, kept for the next request to the same authority.
+//! Idle connections to origins, kept for the next request to the same scheme, host and port that asks no more of them.
 //!
 //! A connection is kept beside the future that drives it and is polled by whoever uses it: no task of its own, no
 //! wake-up of another thread. While it is idle nobody polls it, so it is asked once before it is used again.
@@ -13,12 +13,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{Connection, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+
+use crate::vocab::verify::Verify;
 
 use super::body::Upload;
 use super::destination::Vetted;
 use super::head::timer::LazyTimer;
+use super::origin_tls::OriginStream;
 
 const SHARDS: usize = 16;
 /// How long a connection beyond `idle_per_host` is kept, in case the burst that opened it goes on.
@@ -41,11 +42,13 @@ pub struct Link {
     /// Takes requests.
     pub sender: SendRequest<Upload>,
     /// Reads and writes the socket; must be polled while a request is under way.
-    pub driver: Connection<TokioIo<TcpStream>, Upload>,
+    pub driver: Connection<OriginStream, Upload>,
     /// The address that was dialled.
     pub address: SocketAddr,
-    /// The authority under which it is kept.
-    pub authority: Box<str>,
+    /// The scheme, host and port under which it is kept: `https://host/`.
+    pub base: Box<str>,
+    /// Whether the origin has proved who it is.
+    pub verify: Verify,
     /// Runs while an answer is waited for.
     pub(in crate::proxy) answer: LazyTimer,
 }
@@ -61,6 +64,16 @@ impl Link {
         let mut cx = Context::from_waker(Waker::noop());
         self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
     }
+}
+
+/// What connections are kept under. One whose origin has proved nothing never serves a request that asks for proof,
+/// and nothing sent in the clear stands for TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Scheme, host and port: `https://host/`.
+    pub base: &'a str,
+    /// Whether the origin has to prove who it is; without TLS there is nothing to prove.
+    pub verify: Verify,
 }
 
 /// A connection out of the pool.
@@ -84,10 +97,14 @@ impl Idle {
     }
 }
 
-/// Idle connections by authority.
+/// Idle connections of one kind, by what their URLs begin with.
+type Shard = HashMap<Box<str>, Vec<Idle>>;
+
+/// Idle connections by their places.
 #[derive(Debug)]
 pub struct Pool {
-    shards: [Mutex<HashMap<Box<str>, Vec<Idle>>>; SHARDS],
+    verified: [Mutex<Shard>; SHARDS],
+    unverified: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     count: AtomicUsize,
     limits: PoolLimits,
@@ -97,17 +114,18 @@ impl Pool {
     /// An empty pool.
     pub fn new(limits: PoolLimits) -> Self {
         Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            verified: std::array::from_fn(|_| Mutex::default()),
+            unverified: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::new(),
             count: AtomicUsize::new(0),
             limits,
         }
     }
 
-    /// The connection to an authority that was used last, if its address is among those vetted for this request.
-    pub fn take(&self, authority: &str, vetted: &Vetted, now: Instant) -> Option<Reused> {
-        let mut shard = self.shard(authority);
-        let idle = shard.get_mut(authority)?;
+    /// The connection of a place that was used last, if its address is among those vetted for this request.
+    pub fn take(&self, place: Place<'_>, vetted: &Vetted, now: Instant) -> Option<Reused> {
+        let mut shard = self.shard(place);
+        let idle = shard.get_mut(place.base)?;
         while let Some(mut last) = idle.pop() {
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
@@ -124,13 +142,13 @@ impl Pool {
         if link.sender.is_closed() || self.limits.per_host == 0 {
             return;
         }
-        let mut shard = self.shard(&link.authority);
+        let mut shard = self.shard(Place { base: &link.base, verify: link.verify });
         if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
             return;
         }
-        let kept = match shard.get_mut(&*link.authority) {
+        let kept = match shard.get_mut(&*link.base) {
             Some(kept) => kept,
-            None => shard.entry(link.authority.clone()).or_default(),
+            None => shard.entry(link.base.clone()).or_default(),
         };
         kept.push(Idle { link, since: now });
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -143,7 +161,7 @@ impl Pool {
 
     /// Closes connections that have been idle for too long or are surplus, and forgets hosts that have none.
     pub fn sweep(&self, now: Instant) {
-        for shard in &self.shards {
+        for shard in self.shards() {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.retain(|_, idle| {
                 let before = idle.len();
@@ -161,7 +179,7 @@ impl Pool {
 
     /// Closes every idle connection: after a reload the old addresses may no longer be allowed.
     pub fn clear(&self) {
-        for shard in &self.shards {
+        for shard in self.shards() {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let dropped: usize = shard.drain().map(|(_, idle)| idle.len()).sum();
             self.count.fetch_sub(dropped, Ordering::Relaxed);
@@ -179,7 +197,7 @@ impl Pool {
     }
 
     /// Makes room by closing the connection of this shard that has been idle for longest.
-    fn evict(&self, shard: &mut HashMap<Box<str>, Vec<Idle>>) -> bool {
+    fn evict(&self, shard: &mut Shard) -> bool {
         let oldest = shard
             .values_mut()
             .filter(|idle| !idle.is_empty())
@@ -190,10 +208,18 @@ impl Pool {
         true
     }
 
-    fn shard(&self, authority: &str) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Vec<Idle>>> {
-        let place = self.hasher.hash_one(authority) as usize % SHARDS;
-        // The modulus keeps the place inside the array; the first shard stands in for what cannot happen.
-        let shard = self.shards.get(place).unwrap_or(&self.shards[0]);
+    fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        self.verified.iter().chain(&self.unverified)
+    }
+
+    fn shard(&self, place: Place<'_>) -> std::sync::MutexGuard<'_, Shard> {
+        let shards = match place.verify {
+            Verify::On => &self.verified,
+            Verify::Skip => &self.unverified,
+        };
+        let number = self.hasher.hash_one(place.base) as usize % SHARDS;
+        // The modulus keeps the number inside the array; the first shard stands in for what cannot happen.
+        let shard = shards.get(number).unwrap_or(&shards[0]);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,11 +17,14 @@ use crate::gate::robots::{Errand, RobotsFiles};
 use crate::metrics::Metrics;
 use crate::robots::standing::{Ending, Fetched, Known};
 use crate::vocab::target::UrlTarget;
+use crate::vocab::verify::Verify;
 
 pub use fetch::{Fetch, Fetcher};
 
 /// Bytes of memory for all hosts together.
 const REMEMBERED: u64 = 256 << 20;
+/// Of them for those that are not verified.
+const UNVERIFIED: u64 = 16 << 20;
 /// What a host costs beside its file: its name, and its places in the memory's tables.
 const HOST_BYTES: usize = 512;
 
@@ -31,13 +34,18 @@ pub struct Robots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    memory: Cache<Box<str>, Arc<Host>>,
+    memory: Memory,
+    /// What came from hosts that have not proved who they are, for those who need no proof.
+    unverified: Memory,
     fetcher: Fetcher,
     clock: Clock,
     metrics: Metrics,
 }
 
-/// One authority.
+/// Hosts by scheme, host and port.
+type Memory = Cache<Box<str>, Arc<Host>>;
+
+/// One scheme, host and port.
 #[derive(Debug, Default)]
 struct Host {
     known: ArcSwapOption<Known>,
@@ -48,26 +56,28 @@ struct Host {
 impl Robots {
     /// Nothing is known yet.
     pub fn new(fetcher: Fetcher, clock: Clock, metrics: Metrics) -> Self {
-        let memory = Cache::builder().max_capacity(REMEMBERED).weigher(weight).build();
-        Self(Arc::new(Shared { memory, fetcher, clock, metrics }))
+        let memory = |bytes| Cache::builder().max_capacity(bytes).weigher(weight).build();
+        let (memory, unverified) = (memory(REMEMBERED - UNVERIFIED), memory(UNVERIFIED));
+        Self(Arc::new(Shared { memory, unverified, fetcher, clock, metrics }))
     }
 
     /// Tells the metrics how many hosts are remembered; now and then.
     pub fn sweep(&self) {
-        self.0.memory.run_pending_tasks();
-        self.0.metrics.robots_remembered(self.0.memory.entry_count());
+        let memories = [&self.0.memory, &self.0.unverified];
+        memories.iter().for_each(|memory| memory.run_pending_tasks());
+        self.0.metrics.robots_remembered(memories.iter().map(|memory| memory.entry_count()).sum());
     }
 }
 
 impl RobotsFiles for Robots {
-    fn known(&self, target: &UrlTarget) -> Option<Arc<Known>> {
-        let host = self.0.memory.get(target.base())?;
+    fn known(&self, target: &UrlTarget, verify: Verify) -> Option<Arc<Known>> {
+        let host = self.0.memory(verify).get(target.base())?;
         host.fresh(&self.0.clock)
     }
 
     async fn fetch(&self, target: &UrlTarget, errand: Errand) -> Arc<Known> {
         let key = || Box::<str>::from(target.base());
-        let host = self.0.memory.get_with(key(), Arc::default);
+        let host = self.0.memory(errand.verify).get_with(key(), Arc::default);
         let Joined::Flight(mut flight) = self.join(&host, target, errand) else {
             return host.last(&self.0.clock);
         };
@@ -106,6 +116,13 @@ impl Robots {
 }
 
 impl Shared {
+    fn memory(&self, verify: Verify) -> &Memory {
+        match verify {
+            Verify::On => &self.memory,
+            Verify::Skip => &self.unverified,
+        }
+    }
+
     async fn learn(&self, host: Arc<Host>, target: &UrlTarget, errand: &Errand) {
         let fetch = self.fetcher.fetch(target, errand).await;
         let before = host.known.load_full();
@@ -113,7 +130,7 @@ impl Shared {
         self.metrics.robots_fetched(known.ending as usize);
         host.known.store(Some(Arc::new(known)));
         // Put in again, so that it is weighed with what it holds now.
-        self.memory.insert(target.base().into(), host);
+        self.memory(errand.verify).insert(target.base().into(), host);
     }
 }
 

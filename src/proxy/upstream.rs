@@ -4,6 +4,7 @@
 //! be sent, and the target of the permit is what is written to the wire.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,6 +15,7 @@ use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 
 use crate::clock::Clock;
 use crate::gate::hold::Slot;
@@ -21,12 +23,15 @@ use crate::gate::permit::Permit;
 use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
+use crate::vocab::target::{Scheme, UrlTarget};
+use crate::vocab::verify::Verify;
 
 use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Uploaded};
 use super::destination::Vetted;
 use super::dial::{DialError, DialLimits, dial};
 use super::head::timer::LazyTimer;
-use super::pool::{Link, Pool, PoolLimits};
+use super::origin_tls::{Hello, OriginStream, OriginTls, TlsError};
+use super::pool::{Link, Place, Pool, PoolLimits};
 
 /// A connection that has been idle for less than this is hardly ever closed by the origin just as it is used.
 const SURELY_ALIVE: Duration = Duration::from_millis(500);
@@ -54,6 +59,7 @@ pub struct UpstreamLimits {
 #[derive(Debug)]
 pub struct Upstream {
     pool: Arc<Pool>,
+    tls: OriginTls,
     limits: UpstreamLimits,
     clock: Clock,
     builder: http1::Builder,
@@ -79,8 +85,10 @@ pub struct Answered {
     pub response: Response<Box<Download>>,
     /// How long connecting took; none on a pooled connection.
     pub connect: Option<Duration>,
+    /// How long the TLS handshake took; none on a pooled connection, and none without TLS.
+    pub tls: Option<Duration>,
     /// The address that answered.
-    pub address: std::net::SocketAddr,
+    pub address: SocketAddr,
 }
 
 /// Why an origin gave no answer.
@@ -88,6 +96,8 @@ pub struct Answered {
 pub enum UpstreamError {
     /// No connection.
     Dial(DialError),
+    /// No TLS, or none with the right origin.
+    Tls(TlsError),
     /// No answer in time.
     Timeout,
     /// The connection ended before the answer's head did.
@@ -101,8 +111,8 @@ pub enum UpstreamError {
 }
 
 impl Upstream {
-    /// Sends requests within these limits.
-    pub fn new(limits: UpstreamLimits, clock: Clock) -> Self {
+    /// Sends requests within these limits, to `https` origins by this TLS.
+    pub fn new(limits: UpstreamLimits, tls: OriginTls, clock: Clock) -> Self {
         let mut builder = http1::Builder::new();
         // Origins send such things; each is read in the one way that cannot move the end of the message.
         builder
@@ -111,7 +121,7 @@ impl Upstream {
             .ignore_invalid_headers_in_responses(true)
             .max_headers(limits.fields)
             .max_header_size(limits.head);
-        Self { pool: Arc::new(Pool::new(limits.pool)), limits, clock, builder }
+        Self { pool: Arc::new(Pool::new(limits.pool)), tls, limits, clock, builder }
     }
 
     /// The idle connections.
@@ -132,13 +142,14 @@ impl Upstream {
         mut call: Call,
         now: Instant,
     ) -> Result<Answered, UpstreamError> {
+        let asked = permit.verify();
         let (target, vetted, slot) = permit.redeem();
+        let place = Place { base: target.base(), verify: self.verify(&target, asked) };
         let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
         let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
-        let authority = target.authority();
         let mut request = call.into_request(uri);
-        if let Some(reused) = self.pool.take(authority, &vetted, now) {
+        if let Some(reused) = self.pool.take(place, &vetted, now) {
             let spare = spare(&request, reused.idle_for);
             match self.exchange(reused.link, request, &slot, now).await {
                 Ok((response, link)) => return Ok(self.answered(response, link, slot)),
@@ -150,25 +161,64 @@ impl Upstream {
                 }
             }
         }
-        let link = Box::pin(self.connect(&vetted, authority)).await?;
-        let connected = self.clock.now();
-        let exchanged = self.exchange(link, request, &slot, connected).await;
+        let New { link, connect, tls } = Box::pin(self.connect(&target, &vetted, place, now)).await?;
+        let exchanged = self.exchange(link, request, &slot, self.clock.now()).await;
         let (response, link) = exchanged.map_err(|failed| failed.error)?;
-        let connect = Some(connected.saturating_duration_since(now));
-        Ok(Answered { connect, ..self.answered(response, link, slot) })
+        Ok(Answered { connect: Some(connect), tls, ..self.answered(response, link, slot) })
     }
 
-    async fn connect(&self, vetted: &Vetted, authority: &str) -> Result<Box<Link>, UpstreamError> {
-        let (stream, address) = dial(vetted, self.limits.dial).await.map_err(UpstreamError::Dial)?;
-        let (sender, driver) =
-            self.builder.handshake(TokioIo::new(stream)).await.map_err(UpstreamError::Protocol)?;
-        Ok(Box::new(Link {
-            sender,
-            driver,
-            address,
-            authority: authority.into(),
-            answer: LazyTimer::new(self.limits.response_head),
-        }))
+    /// What is asked of the origin. Without TLS there is nothing to verify, so that all share their connections.
+    fn verify(&self, target: &UrlTarget, asked: Verify) -> Verify {
+        match target.scheme() {
+            Scheme::Http => Verify::On,
+            Scheme::Https => self.tls.verify(asked),
+        }
+    }
+
+    async fn connect(
+        &self,
+        target: &UrlTarget,
+        vetted: &Vetted,
+        place: Place<'_>,
+        began: Instant,
+    ) -> Result<New, UpstreamError> {
+        let dialled = Dialled::to(vetted, self.limits.dial).await?;
+        let connected = self.clock.now();
+        let (stream, address, tls) = match target.scheme() {
+            Scheme::Http => (OriginStream::Http(TokioIo::new(dialled.stream)), dialled.address, None),
+            Scheme::Https => {
+                let (stream, address) = self.secure(target, vetted, place.verify, dialled).await?;
+                (stream, address, Some(self.clock.now().saturating_duration_since(connected)))
+            }
+        };
+        let (sender, driver) = self.builder.handshake(stream).await.map_err(UpstreamError::Protocol)?;
+        let answer = LazyTimer::new(self.limits.response_head);
+        let link = Link { sender, driver, address, base: place.base.into(), verify: place.verify, answer };
+        Ok(New { link: Box::new(link), connect: connected.saturating_duration_since(began), tls })
+    }
+
+    /// TLS on a connection that stands. A failure that an old origin could have with a large hello costs one retry on
+    /// another connection with a small one.
+    async fn secure(
+        &self,
+        target: &UrlTarget,
+        vetted: &Vetted,
+        verify: Verify,
+        dialled: Dialled,
+    ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
+        let hello = self.tls.hello(target.base());
+        let failed = match self.tls.handshake(dialled.stream, target, verify, hello).await {
+            Ok(stream) => return Ok((stream, dialled.address)),
+            Err(error) => error,
+        };
+        if hello == Hello::Classic || !failed.may_be_of_the_hello() {
+            return Err(UpstreamError::Tls(failed));
+        }
+        let Ok(again) = Dialled::to(vetted, self.limits.dial).await else {
+            return Err(UpstreamError::Tls(failed));
+        };
+        let stream = self.tls.handshake(again.stream, target, verify, Hello::Classic).await;
+        Ok((stream.map_err(UpstreamError::Tls)?, again.address))
     }
 
     /// Sends a request and reads the answer's head, driving the connection meanwhile.
@@ -224,7 +274,27 @@ impl Upstream {
         let home = Home { pool: Arc::clone(&self.pool), clock: self.clock.clone() };
         let times = BodyTimes { idle: self.limits.body_idle, whole: self.limits.body };
         let response = response.map(|body| Box::new(Download::new(body, link, slot, home, times)));
-        Answered { response, connect: None, address }
+        Answered { response, connect: None, tls: None, address }
+    }
+}
+
+/// A connection that was made for a request, and how long that took.
+struct New {
+    link: Box<Link>,
+    connect: Duration,
+    tls: Option<Duration>,
+}
+
+/// A connection before anything is sent on it.
+struct Dialled {
+    stream: TcpStream,
+    address: SocketAddr,
+}
+
+impl Dialled {
+    async fn to(vetted: &Vetted, limits: DialLimits) -> Result<Self, UpstreamError> {
+        let (stream, address) = dial(vetted, limits).await.map_err(UpstreamError::Dial)?;
+        Ok(Self { stream, address })
     }
 }
 
@@ -278,6 +348,10 @@ impl From<hyper::Error> for UpstreamError {
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
         }
+        // TLS 1.3 lets an origin refuse after the handshake, and alerts come at any time.
+        if let Some(error) = std::error::Error::source(&error).and_then(TlsError::found_in) {
+            return Self::Tls(error);
+        }
         let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
         if closed || is_reset(&error) { Self::Closed } else { Self::Protocol(error) }
     }
@@ -306,6 +380,7 @@ impl UpstreamError {
             Self::Dial(DialError::Timeout) => "connection_timeout",
             Self::Dial(DialError::Unreachable) => "destination_ip_unroutable",
             Self::Dial(DialError::Other) => "proxy_internal_error",
+            Self::Tls(error) => error.fault().error,
             Self::Timeout => "http_response_timeout",
             Self::Closed => "connection_terminated",
             Self::Upload(_) => "http_request_error",
@@ -317,10 +392,14 @@ impl UpstreamError {
 
 impl From<UpstreamError> for Refusal {
     fn from(error: UpstreamError) -> Self {
+        if let UpstreamError::Tls(error) = &error {
+            return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
+        }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
             UpstreamError::Dial(DialError::Timeout) => (Reason::UpstreamConnect, Some(504), None),
             UpstreamError::Dial(_) => (Reason::UpstreamConnect, None, None),
+            UpstreamError::Tls(_) => (Reason::UpstreamTls, None, None),
             UpstreamError::Timeout => (Reason::UpstreamTimeout, None, None),
             UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
             UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),

@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::vocab::fault::Fault;
+
 use super::freshness::{CacheFields, STALE, again_after};
 use super::parse::Parsed;
 
@@ -36,12 +38,14 @@ pub enum Ending {
     OddStatus,
     /// More redirects than are followed.
     Redirects,
-    /// A redirect to what this proxy cannot ask: no URL, another scheme than `http`, a name that does not exist.
+    /// A redirect to what this proxy cannot ask: no URL, a scheme other than `http` and `https`, a name that does not exist.
     Elsewhere,
     /// A redirect to an address or a port that must not be dialled.
     Prohibited,
     /// The connection was refused.
     Refused,
+    /// TLS failed: a certificate that is not to be trusted, or no handshake.
+    Tls,
     /// The name servers failed.
     Dns,
     /// Not in time.
@@ -81,7 +85,7 @@ const fn row(ending: Ending, name: &'static str, meaning: Meaning) -> Row {
 }
 
 /// Every ending, in the order of [`Ending`].
-pub const TABLE: [Row; 15] = [
+pub const TABLE: [Row; 16] = [
     row(Ending::File, "file", Meaning::Read),
     row(Ending::Page, "page", Meaning::AllowAll),
     row(Ending::Absent, "absent", Meaning::AllowAll),
@@ -92,6 +96,7 @@ pub const TABLE: [Row; 15] = [
     row(Ending::Elsewhere, "elsewhere", Meaning::AllowAll),
     row(Ending::Prohibited, "prohibited", Meaning::Unreachable),
     row(Ending::Refused, "refused", Meaning::Unreachable),
+    row(Ending::Tls, "tls", Meaning::Unreachable),
     row(Ending::Dns, "dns", Meaning::Unreachable),
     row(Ending::Timeout, "timeout", Meaning::Unreachable),
     row(Ending::Broken, "broken", Meaning::Unreachable),
@@ -137,6 +142,8 @@ pub struct Fetched<'a> {
     pub form: Form,
     /// For how long the answer holds.
     pub cache: CacheFields<'a>,
+    /// What exactly failed, where TLS with the host itself did.
+    pub fault: Option<Fault>,
 }
 
 /// What an answer says of itself.
@@ -151,7 +158,14 @@ pub enum Form {
 impl Fetched<'_> {
     /// A fetch that brought no answer.
     pub fn failed(ending: Ending) -> Self {
-        Self { ending, status: None, body: &[], form: Form::Other, cache: CacheFields::default() }
+        Self {
+            ending,
+            status: None,
+            body: &[],
+            form: Form::Other,
+            cache: CacheFields::default(),
+            fault: None,
+        }
     }
 }
 
@@ -164,6 +178,8 @@ pub struct Known {
     pub ending: Ending,
     /// The status of its last answer.
     pub status: Option<u16>,
+    /// What exactly failed, where TLS with the host itself did.
+    pub fault: Option<Fault>,
     /// For how long it holds.
     pub holds_for: Duration,
     /// What was known before a fetch that brought nothing; never one that brought nothing itself.
@@ -221,6 +237,7 @@ impl Known {
             standing,
             ending,
             status: fetched.status,
+            fault: None,
             holds_for: fetched.cache.holds_for(),
             stale: None,
             fetched: now,
@@ -244,6 +261,7 @@ impl Known {
             standing: if given_up { Standing::AllowAll } else { Standing::Unknown },
             ending: fetched.ending,
             status: fetched.status,
+            fault: fetched.fault,
             // It was not asked for at all: the next one may try at once.
             holds_for: if fetched.ending == Ending::Held { Duration::ZERO } else { again_after(failures) },
             stale,
@@ -260,7 +278,7 @@ mod tests {
 
     fn answer(status: u16, body: &[u8], form: Form) -> Fetched<'_> {
         let ending = Ending::of_status(status);
-        Fetched { ending, status: Some(status), body, form, cache: CacheFields::default() }
+        Fetched { ending, status: Some(status), body, form, cache: CacheFields::default(), fault: None }
     }
 
     fn describe(known: &Known) -> (&'static str, &'static str, u64) {

@@ -38,7 +38,7 @@ pub enum Reason {
     MethodDenied,
     /// An `Upgrade`, and the policy does not allow it.
     UpgradeDenied,
-    /// Not `http`; `https` until TLS to origins is built.
+    /// Neither `http` nor `https`.
     SchemeDenied,
     /// What is asked for inside a tunnel is not what the tunnel was opened to.
     HostMismatch,
@@ -56,6 +56,8 @@ pub enum Reason {
     UpstreamDns,
     /// No address of the host accepts a connection.
     UpstreamConnect,
+    /// The origin's certificate is not to be trusted, or TLS with it fails.
+    UpstreamTls,
     /// The origin did not answer in time.
     UpstreamTimeout,
     /// The origin's answer is not HTTP.
@@ -124,7 +126,7 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
@@ -149,6 +151,7 @@ impl Reason {
         Self::Loop,
         Self::UpstreamDns,
         Self::UpstreamConnect,
+        Self::UpstreamTls,
         Self::UpstreamTimeout,
         Self::UpstreamProtocol,
         Self::InternalError,
@@ -305,6 +308,13 @@ impl Reason {
                 error: "connection_refused",
                 code: Some(612),
                 title: "No connection to the origin",
+                ..GATEWAY
+            },
+            Self::UpstreamTls => &Row {
+                name: "upstream_tls",
+                error: "tls_protocol_error",
+                code: Some(614),
+                title: "No trusted TLS connection to the origin",
                 ..GATEWAY
             },
             Self::UpstreamTimeout => &Row {

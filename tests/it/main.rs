@@ -24,6 +24,7 @@ mod layers;
 mod log;
 mod metrics;
 mod observed;
+mod origin_tls;
 mod pace;
 mod property;
 mod reload;

@@ -49,14 +49,21 @@ pub(super) async fn start() -> io::Result<Site> {
     Ok(site)
 }
 
+/// What a handshake begins with. The shop speaks none, and says so as web servers do.
+const TLS: &[u8] = &[0x16];
+
 /// One request a connection.
 async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
     let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
+    while !head.ends_with(b"\r\n\r\n") && !head.starts_with(TLS) {
         match socket.read_buf(&mut head).await {
             Ok(read) if read > 0 => {}
             _ => return,
         }
+    }
+    if head.starts_with(TLS) {
+        let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await;
+        return;
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
@@ -124,7 +131,8 @@ fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
             "http://tired.shop.test:P/next",
             "http://locked.shop.test:P/",
             "http://elsewhere.test:P/",
-            "https://www.shop.test/account",
+            "https://www.shop.test:P/account",
+            "ftp://www.shop.test/price-list.pdf",
             "http://user:secret@www.shop.test:P/",
         ],
         ("www.shop.test", "/products/chair") => &["/", "/products/table", "/products/sofa"],

@@ -27,6 +27,7 @@ use crate::store::Store;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::UrlTarget;
 use crate::vocab::units::show_duration;
+use crate::vocab::verify::Verify;
 
 use super::{Answer, plain};
 
@@ -63,6 +64,7 @@ fn fetched(settings: &Settings, target: &UrlTarget, agent: &str, clock: &Clock) 
         key: PaceKey::Host,
         pace: Pace::FREE,
         hold: Arc::new(hold),
+        verify: Verify::On,
     };
     runtime.block_on(async {
         let fetcher = robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::{AuthorityFiles, Roots, Tls};
+use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
 use super::{checked, set};
+
+const UNVERIFIED: &str = "no origin has to prove who it is: answers may come from anybody, and the policy judges names \
+                          that nobody has verified";
 
 /// What the file says of TLS; paths are as written, and none stands for the usual one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +44,11 @@ pub(super) fn read(text: &mut TlsText, mut map: MapReader<'_>, problems: &mut Pr
         ("intercept_to_reject", &mut tls.intercept_to_reject),
         ("verify_upstream", &mut tls.verify_upstream),
     ] {
-        set(place, map.take(key).and_then(|node| read::boolean(node, problems)));
+        let node = map.take(key);
+        set(place, node.and_then(|node| read::boolean(node, problems)));
+        if let Some(node) = node.filter(|_| key == "verify_upstream" && !*place) {
+            problems.push(Problem::warning(&node.place, UNVERIFIED));
+        }
     }
     if let Some(node) = map.take("ca") {
         text.authorities = Some(authorities(node, &mut tls.create, problems));

@@ -45,7 +45,7 @@ pub(in crate::gate) async fn judge<C, R: RobotsFiles>(
     }
     let target = &judged.asked.target;
     let agent = agent(&option, judged);
-    let known = match robots.known(target) {
+    let known = match robots.known(target, judged.verify()) {
         Some(known) => known,
         None => Box::pin(robots.fetch(target, errand(judged, agent, hold))).await,
     };
@@ -107,7 +107,7 @@ fn agent<'a, C>(option: &RobotsOption<'a>, judged: &'a Judged<C>) -> &'a str {
 fn errand<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>) -> Errand {
     let (key, pace) = pace::of_pages(judged);
     let crawler = judged.asked.crawler.clone();
-    Errand { agent: agent.into(), crawler, key, pace, hold: Arc::clone(hold) }
+    Errand { agent: agent.into(), crawler, key, pace, hold: Arc::clone(hold), verify: judged.verify() }
 }
 
 fn disallowed(ruling: &Ruling<'_>) -> Refusal {
@@ -118,10 +118,14 @@ fn disallowed(ruling: &Ruling<'_>) -> Refusal {
     Refusal { robots_line: Some(cause.line), ..refusal.with_detail(detail) }
 }
 
-/// The file cannot be had, so nothing may be fetched; a host that refuses connections says so itself.
+/// The file cannot be had, so nothing may be fetched; a host that refuses connections, or that TLS fails with, says so
+/// itself.
 fn unreachable(known: &Known) -> Refusal {
     if known.ending == Ending::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
+    }
+    if let Some(fault) = known.fault {
+        return Refusal::new(Reason::UpstreamTls, Stage::Robots).with_fault(fault);
     }
     let retry_after = Some(known.holds_for.max(SOON));
     let why = format!("the host's robots.txt cannot be had: {}", known.ending.as_str());
@@ -144,6 +148,7 @@ fn failure(known: &Known) -> Refusal {
         | Ending::Redirects
         | Ending::Elsewhere
         | Ending::Prohibited
+        | Ending::Tls
         | Ending::Held => unreachable(known),
     }
 }

@@ -21,6 +21,9 @@ pub(super) struct Options {
     idle: BTreeMap<Box<str>, Idle>,
 }
 
+const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
+                          from anybody";
+
 /// Where an option without effect is set.
 struct Idle {
     first: Place,
@@ -109,6 +112,9 @@ impl Options {
             return None;
         };
         self.check_effect(option, spec, problems);
+        if slot == schema::VERIFY && option.value == Value::Word("skip") {
+            problems.push(Problem::warning(&option.place, UNVERIFIED));
+        }
         Some(slot)
     }
 

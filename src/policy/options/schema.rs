@@ -30,9 +30,11 @@ pub const MAX_DEPTH: Slot = Slot(5);
 pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+/// `verify`.
+pub const VERIFY: Slot = slot("verify");
 
 /// The place of an option that has no place of its own above, found while this is compiled.
-pub(super) const fn slot(path: &str) -> Slot {
+pub const fn slot(path: &str) -> Slot {
     let mut at = 0;
     while at < SPECS.len() {
         #[allow(clippy::indexing_slicing, reason = "within its bounds, and known when this is compiled")]

@@ -19,8 +19,10 @@ use crate::proxy::dial::DialError;
 use crate::proxy::upstream::{Call, Upstream, UpstreamError};
 use crate::robots::freshness::CacheFields;
 use crate::robots::standing::{Ending, Fetched, Form};
+use crate::vocab::fault::Fault;
 use crate::vocab::media_type::essence;
-use crate::vocab::target::{Scheme, UrlTarget};
+use crate::vocab::target::UrlTarget;
+use crate::vocab::verify::Verify;
 
 use super::body::{Coding, read};
 
@@ -54,11 +56,13 @@ pub struct Fetch {
     pub head: Option<response::Parts>,
     /// The text, decoded, no longer than is read of one.
     pub body: Vec<u8>,
+    /// What exactly failed, where TLS with the host itself did.
+    pub fault: Option<Fault>,
 }
 
 impl Fetch {
     fn failed(ending: Ending) -> Self {
-        Self { ending, url: None, head: None, body: vec![] }
+        Self { ending, url: None, head: None, body: vec![], fault: None }
     }
 
     /// As the table of outcomes wants it.
@@ -77,6 +81,7 @@ impl Fetch {
                 date: field(DATE),
                 age: field(AGE),
             },
+            fault: self.fault,
         }
     }
 }
@@ -89,23 +94,32 @@ impl Fetcher {
         };
         match tokio::time::timeout(self.time, self.follow(first, errand)).await {
             Ok(Ok(fetch)) => fetch,
-            Ok(Err(ending)) => Fetch::failed(ending),
+            Ok(Err(Failed { ending, fault })) => Fetch { fault, ..Fetch::failed(ending) },
             Err(_) => Fetch::failed(Ending::Timeout),
         }
     }
 
-    async fn follow(&self, first: UrlTarget, errand: &Errand) -> Result<Fetch, Ending> {
-        let mut target = first;
+    /// Each hop may be in the clear or over TLS; only the host that is asked first may have been excused from proof.
+    async fn follow(&self, first: UrlTarget, errand: &Errand) -> Result<Fetch, Failed> {
+        let mut target = first.clone();
         for hop in 0..=REDIRECTS {
-            let answer = self.ask(&target, errand).await.map_err(|ending| on_the_way(ending, hop))?;
-            let Some(place) = redirect(&answer) else { return answered(target, answer).await };
+            let verify = if target.base() == first.base() { errand.verify } else { Verify::On };
+            let answer =
+                self.ask(&target, verify, errand).await.map_err(|stopped| on_the_way(stopped, hop))?;
+            let Some(place) = redirect(&answer) else { return Ok(answered(target, answer).await) };
             target = next(&target, place)?;
         }
-        Err(Ending::Redirects)
+        Err(Ending::Redirects.into())
     }
 
-    async fn ask(&self, target: &UrlTarget, errand: &Errand) -> Result<Response<Box<Download>>, Stopped> {
-        let permit = errand.permit(target, &*self.vetting, self.time).await.map_err(Stopped::NotSent)?;
+    async fn ask(
+        &self,
+        target: &UrlTarget,
+        verify: Verify,
+        errand: &Errand,
+    ) -> Result<Response<Box<Download>>, Stopped> {
+        let permit = errand.permit(target, verify, &*self.vetting, self.time).await;
+        let permit = permit.map_err(Stopped::NotSent)?;
         let call = Call {
             method: Method::GET,
             headers: self.fields(target, errand),
@@ -139,9 +153,29 @@ enum Stopped {
     Framing,
 }
 
+/// How a fetch ends without an answer.
+struct Failed {
+    ending: Ending,
+    fault: Option<Fault>,
+}
+
+impl From<Ending> for Failed {
+    fn from(ending: Ending) -> Self {
+        Self { ending, fault: None }
+    }
+}
+
 /// What that means: behind a redirect, an address that must not be dialled is the redirect's doing, and a name that
 /// does not exist makes it lead nowhere.
-fn on_the_way(stopped: Stopped, hop: usize) -> Ending {
+fn on_the_way(stopped: Stopped, hop: usize) -> Failed {
+    let fault = match &stopped {
+        Stopped::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
+        Stopped::Upstream(_) | Stopped::NotSent(_) | Stopped::Framing => None,
+    };
+    Failed { ending: ending_of(stopped, hop), fault }
+}
+
+fn ending_of(stopped: Stopped, hop: usize) -> Ending {
     match stopped {
         Stopped::NotSent(NotSent::Held) => Ending::Held,
         Stopped::NotSent(NotSent::Unreachable(why)) => match why {
@@ -151,6 +185,7 @@ fn on_the_way(stopped: Stopped, hop: usize) -> Ending {
         },
         Stopped::Upstream(error) => match error {
             UpstreamError::Dial(DialError::Refused) => Ending::Refused,
+            UpstreamError::Tls(_) => Ending::Tls,
             UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => Ending::Timeout,
             UpstreamError::Dial(DialError::Unreachable | DialError::Other)
             | UpstreamError::Closed
@@ -175,18 +210,17 @@ fn redirect(answer: &Response<Box<Download>>) -> Option<&HeaderValue> {
     answer.headers().get(LOCATION).filter(|_| moved)
 }
 
-/// The URL that a redirect leads to, if this proxy can ask it. That TLS to origins is not built shows here.
+/// The URL that a redirect leads to, if this proxy can ask it.
 fn next(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, Ending> {
     let place = std::str::from_utf8(place.as_bytes()).map_err(|_| Ending::Elsewhere)?;
     let base = url::Url::parse(from.as_str()).map_err(|_| Ending::Elsewhere)?;
     let mut url = base.join(place).map_err(|_| Ending::Elsewhere)?;
     url.set_fragment(None);
-    let target = UrlTarget::parse(url.as_str()).map_err(|_| Ending::Elsewhere)?;
-    if target.scheme() == Scheme::Http { Ok(target) } else { Err(Ending::Elsewhere) }
+    UrlTarget::parse(url.as_str()).map_err(|_| Ending::Elsewhere)
 }
 
 /// Only a file's body is read; the rest of any other is given up with its connection.
-async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Result<Fetch, Ending> {
+async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Fetch {
     let (head, download) = answer.into_parts();
     let ending = Ending::of_status(head.status.as_u16());
     let (ending, body) = match (ending, coding(&head.headers)) {
@@ -197,7 +231,7 @@ async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Result<Fet
         (Ending::File, None) => (Ending::Coding, vec![]),
         (other, _) => (other, vec![]),
     };
-    Ok(Fetch { ending, url: Some(url), head: Some(head), body })
+    Fetch { ending, url: Some(url), head: Some(head), body, fault: None }
 }
 
 fn coding(headers: &HeaderMap) -> Option<Coding> {

@@ -20,6 +20,7 @@ use crawlgate::vocab::crawler::{Crawler, May};
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::vocab::verify::Verify;
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
@@ -29,7 +30,7 @@ const SOON: Duration = Duration::from_millis(150);
 struct NoRobots;
 
 impl RobotsFiles for NoRobots {
-    fn known(&self, _target: &UrlTarget) -> Option<Arc<Known>> {
+    fn known(&self, _target: &UrlTarget, _verify: Verify) -> Option<Arc<Known>> {
         None
     }
 

@@ -15,6 +15,7 @@ use crawlgate::politeness::pace::Pace;
 use crawlgate::proxy::clean::ViaName;
 use crawlgate::proxy::destination::{Egress, Vetting};
 use crawlgate::proxy::dial::DialLimits;
+use crawlgate::proxy::origin_tls::{OriginTls, OriginTlsSettings};
 use crawlgate::proxy::pool::PoolLimits;
 use crawlgate::proxy::resolve::{NameServers, Resolver};
 use crawlgate::proxy::robots::{Fetcher, Robots};
@@ -22,6 +23,8 @@ use crawlgate::proxy::upstream::{Upstream, UpstreamLimits};
 use crawlgate::store::Store;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::target::UrlTarget;
+use crawlgate::vocab::verify::Verify;
+use rustls::RootCertStore;
 
 /// What the origin does with a connection that has sent a head.
 #[derive(Clone, Debug)]
@@ -156,9 +159,12 @@ impl World {
             head: 16 << 10,
             fields: 100,
         };
+        let tls =
+            OriginTlsSettings { verify: Verify::Skip, roots: RootCertStore::empty(), handshake: second };
+        let tls = OriginTls::new(tls, metrics.clone()).unwrap();
         let fetcher = Fetcher {
             vetting: Arc::new(Vetting::new(resolver, egress, metrics.clone())),
-            upstream: Arc::new(Upstream::new(limits, clock.clone())),
+            upstream: Arc::new(Upstream::new(limits, tls, clock.clone())),
             via: ViaName::new("test"),
             time: Duration::from_millis(700),
             clock: clock.clone(),
@@ -176,6 +182,7 @@ impl World {
             key: PaceKey::Host,
             pace: Pace::FREE,
             hold: Arc::clone(&self.hold),
+            verify: Verify::On,
         }
     }
 

@@ -169,7 +169,8 @@ async fn redirects() {
         ("http://private.test/robots.txt", "unknown prohibited 1m"),
         ("http://169.254.169.254/robots.txt", "unknown prohibited 1m"),
         ("http://nothing.local/robots.txt", "allow all elsewhere 1440m"),
-        ("https://b.test/robots.txt", "allow all elsewhere 1440m"),
+        // Asked, and nobody listens there.
+        ("https://b.test:1/robots.txt", "unknown refused 1m"),
         ("ftp://b.test/robots.txt", "allow all elsewhere 1440m"),
         ("http://[", "allow all elsewhere 1440m"),
     ] {

@@ -7,6 +7,7 @@ use crawlgate::clock::Clock;
 use crawlgate::gate::robots::RobotsFiles;
 use crawlgate::robots::Access;
 use crawlgate::robots::standing::Standing;
+use crawlgate::vocab::verify::Verify;
 
 use super::origin::{Origin, Reply, World, answer, target};
 
@@ -31,7 +32,7 @@ async fn requests_that_come_together_share_one_fetch() {
     }
     assert_eq!(origin.heads().len(), 1);
     assert_eq!(world.fetches("file"), 1);
-    assert!(world.robots.known(&target(&url)).is_some());
+    assert!(world.robots.known(&target(&url), Verify::On).is_some());
 }
 
 #[tokio::test]
@@ -39,7 +40,7 @@ async fn hosts_are_fetched_apart() {
     let (origin, world) = (slow(), World::new(&Clock::system()));
     for host in ["a.test", "b.test", "a.test"] {
         let target = target(&origin.url(host, "/"));
-        if world.robots.known(&target).is_none() {
+        if world.robots.known(&target, Verify::On).is_none() {
             world.robots.fetch(&target, world.errand("one")).await;
         }
     }
@@ -89,14 +90,14 @@ async fn stale_on_error_then_fresh_again() {
     let learn = || async { world.robots.fetch(&target, world.errand("one")).await };
     assert!(learn().await.is_fresh(clock.now()));
     hand.advance(Duration::from_secs(599));
-    assert!(world.robots.known(&target).is_some());
+    assert!(world.robots.known(&target, Verify::On).is_some());
     hand.advance(Duration::from_secs(1));
-    assert!(world.robots.known(&target).is_none());
+    assert!(world.robots.known(&target, Verify::On).is_none());
     let failed = learn().await;
     assert!(matches!(failed.standing, Standing::Unknown));
     assert!(failed.stale().is_some_and(|stale| stale.rules().is_some()));
     hand.advance(Duration::from_secs(59));
-    assert!(world.robots.known(&target).is_some(), "it is not asked again at once");
+    assert!(world.robots.known(&target, Verify::On).is_some(), "it is not asked again at once");
     hand.advance(Duration::from_secs(1));
     assert_eq!(learn().await.holds_for.as_secs(), 120);
     hand.advance(Duration::from_secs(120));

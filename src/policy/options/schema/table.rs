@@ -25,7 +25,7 @@ pub const SPECS: &[Spec] = &[
     row("max_depth", Shape::CountOrNone, Default::None, Until(Request), Works),
     row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
     row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, Works),
-    row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, NotYet),
+    row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, Works),
     row("index", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
     row("follow", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
     row("enforce_follow", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),
@@ -74,7 +74,7 @@ pub const SPECS: &[Spec] = &[
     row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
     row("timeouts.body_idle", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
     row("timeouts.request", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
-    row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), NotYet),
+    row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), Works),
     row(
         "http2",
         Shape::Word(&["both", "client", "origin", "none"]),

@@ -1,0 +1,76 @@
+//! Whom origins' certificates are to come from: the roots that `tls` of the configuration names, read from the system
+//! and from files.
+
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::config::settings::{Roots, Settings, Tls};
+use crate::proxy::origin_tls::OriginTlsSettings;
+use crate::vocab::verify::Verify;
+
+/// How the proxy speaks TLS to origins. Roots are read only if they are used.
+///
+/// # Errors
+/// If there are none, or a file of them cannot be used; in words that name it.
+pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, String> {
+    let tls = &settings.tls;
+    let verify = if tls.verify_upstream { Verify::On } else { Verify::Skip };
+    let roots = match verify {
+        Verify::On => roots(tls)?,
+        Verify::Skip => RootCertStore::empty(),
+    };
+    Ok(OriginTlsSettings { verify, roots, handshake: settings.timeouts.tls })
+}
+
+fn roots(tls: &Tls) -> Result<RootCertStore, String> {
+    let mut roots = match tls.roots {
+        Roots::Native => native(),
+        Roots::Webpki => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+    };
+    for file in &tls.extra_roots {
+        add_file(&mut roots, file)?;
+    }
+    if roots.is_empty() {
+        return Err(
+            "tls.roots: the system has no root certificates to verify origins by; install them (Debian: \
+                    ca-certificates), or set tls.roots to webpki"
+                .to_owned(),
+        );
+    }
+    Ok(roots)
+}
+
+/// The system's. Some systems keep roots that cannot be read any more: what fails is told, and the others count.
+fn native() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!("tls.roots: {error}");
+    }
+    let mut roots = RootCertStore::empty();
+    let (_, unreadable) = roots.add_parsable_certificates(found.certs);
+    if unreadable > 0 {
+        tracing::warn!("tls.roots: {unreadable} of the system's root certificates cannot be read");
+    }
+    roots
+}
+
+/// Adds the certificates of one file. Whoever names it counts on every one of them.
+fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
+    let told = |why: String| format!("tls.extra_roots: {}: {why}", file.display());
+    let text = std::fs::read(file).map_err(|error| told(error.to_string()))?;
+    let mut count = 0;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        count += 1;
+        let certificate =
+            certificate.map_err(|error| told(format!("certificate {count} is no PEM: {error}")))?;
+        let added = roots.add(certificate);
+        added.map_err(|error| told(format!("certificate {count} cannot be a root: {error}")))?;
+    }
+    if count == 0 {
+        return Err(told("there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! TLS to origins: whom to trust, how to say hello, and what a handshake that fails means.
+//!
+//! It is given connections that stand: who dials, and where to, is not decided here. Nothing of a request is read.
+
+mod error;
+mod verifier;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
+use moka::sync::Cache;
+use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::metrics::Metrics;
+use crate::vocab::target::UrlTarget;
+use crate::vocab::verify::Verify;
+
+pub use error::TlsError;
+use verifier::{Anybody, Trusted};
+
+/// A connection to an origin, with TLS or without.
+pub type OriginStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// What is spoken inside. HTTP/2 would be offered here, once the pool can share a connection.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// Tickets that one origin may give; the library counts in tickets.
+const TICKETS: usize = 8;
+/// Origins whose sessions are remembered.
+const SESSIONS: usize = 4096;
+/// The same for the kinds of handshakes that are rare.
+const FEW_SESSIONS: usize = 512;
+/// Origins that are known to need a small hello.
+const OLD_ORIGINS: u64 = 10_000;
+/// After which time one is tried with a large hello again.
+const OLD_FOR: Duration = Duration::from_hours(12);
+
+/// How TLS is spoken to origins.
+#[derive(Clone, Debug)]
+pub struct OriginTlsSettings {
+    /// Whether certificates are verified at all.
+    pub verify: Verify,
+    /// Whom they must come from.
+    pub roots: RootCertStore,
+    /// How long one handshake may take.
+    pub handshake: Duration,
+}
+
+/// How a handshake begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hello {
+    /// With a post-quantum key share: more than fits into one packet, which a few old origins cannot read.
+    Hybrid,
+    /// Without one.
+    Classic,
+}
+
+/// Speaks TLS to origins.
+#[derive(Debug)]
+pub struct OriginTls {
+    /// None if certificates are not verified at all.
+    verified: Option<Hellos>,
+    unverified: Hellos,
+    handshake: Duration,
+    old: Cache<Box<str>, ()>,
+    metrics: Metrics,
+}
+
+/// One configuration for each hello. A session is remembered by the configuration that made it, so that none of an
+/// origin that has proved nothing can stand for a proof.
+#[derive(Debug)]
+struct Hellos {
+    hybrid: Arc<ClientConfig>,
+    classic: Arc<ClientConfig>,
+}
+
+impl OriginTls {
+    /// TLS by these settings.
+    ///
+    /// # Errors
+    /// If certificates are to be verified and there is no root, in words.
+    pub fn new(settings: OriginTlsSettings, metrics: Metrics) -> Result<Self, String> {
+        let OriginTlsSettings { verify, roots, handshake } = settings;
+        let verified = match verify {
+            Verify::On => {
+                let trusted: Arc<dyn ServerCertVerifier> = Arc::new(Trusted::new(roots)?);
+                Some(Hellos::new(&trusted, SESSIONS)?)
+            }
+            Verify::Skip => None,
+        };
+        let anybody: Arc<dyn ServerCertVerifier> = Arc::new(Anybody::new(&aws_lc_rs::default_provider()));
+        let old = Cache::builder().max_capacity(OLD_ORIGINS).time_to_live(OLD_FOR).build();
+        Ok(Self { verified, unverified: Hellos::new(&anybody, FEW_SESSIONS)?, handshake, old, metrics })
+    }
+
+    /// What holds for a request of which this is asked.
+    pub fn verify(&self, asked: Verify) -> Verify {
+        asked.and(if self.verified.is_some() { Verify::On } else { Verify::Skip })
+    }
+
+    /// How to begin with the origin whose URLs begin so (`https://host/`).
+    pub fn hello(&self, base: &str) -> Hello {
+        if self.old.contains_key(base) { Hello::Classic } else { Hello::Hybrid }
+    }
+
+    /// Speaks TLS on a connection. What is learnt of the hello that the origin can read is remembered.
+    ///
+    /// # Errors
+    /// If there is no connection that can be trusted, or not in time.
+    pub async fn handshake(
+        &self,
+        stream: TcpStream,
+        target: &UrlTarget,
+        verify: Verify,
+        hello: Hello,
+    ) -> Result<OriginStream, TlsError> {
+        let verify = self.verify(verify);
+        let config = Arc::clone(self.config(verify, hello));
+        let secured = tokio::time::timeout(self.handshake, secured(stream, target, config));
+        let secured = secured.await.unwrap_or(Err(TlsError::timeout()));
+        self.note(target.base(), hello, secured.as_ref().err());
+        if secured.is_ok() && verify == Verify::Skip {
+            self.metrics.upstream_unverified();
+        }
+        secured
+    }
+
+    fn config(&self, verify: Verify, hello: Hello) -> &Arc<ClientConfig> {
+        let hellos = match (verify, &self.verified) {
+            (Verify::On, Some(verified)) => verified,
+            (Verify::On, None) | (Verify::Skip, _) => &self.unverified,
+        };
+        match hello {
+            Hello::Hybrid => &hellos.hybrid,
+            Hello::Classic => &hellos.classic,
+        }
+    }
+
+    /// Only a classic hello that is read tells an old origin; one that is not read tells nothing, and so the large one is
+    /// tried first the next time.
+    fn note(&self, base: &str, hello: Hello, error: Option<&TlsError>) {
+        match (hello, error) {
+            (Hello::Classic, None) => self.old.insert(base.into(), ()),
+            (Hello::Classic, Some(error)) if error.may_be_of_the_hello() => self.old.invalidate(base),
+            (Hello::Classic, Some(_)) | (Hello::Hybrid, _) => {}
+        }
+    }
+}
+
+impl Hellos {
+    fn new(verifier: &Arc<dyn ServerCertVerifier>, sessions: usize) -> Result<Self, String> {
+        let hybrid = aws_lc_rs::default_provider();
+        let classic = CryptoProvider { kx_groups: classic_groups(), ..hybrid.clone() };
+        Ok(Self {
+            hybrid: config(hybrid, Arc::clone(verifier), sessions)?,
+            classic: config(classic, Arc::clone(verifier), sessions.min(FEW_SESSIONS))?,
+        })
+    }
+}
+
+fn classic_groups() -> Vec<&'static dyn rustls::crypto::SupportedKxGroup> {
+    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
+    vec![X25519, SECP256R1, SECP384R1]
+}
+
+fn config(
+    provider: CryptoProvider,
+    verifier: Arc<dyn ServerCertVerifier>,
+    sessions: usize,
+) -> Result<Arc<ClientConfig>, String> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+    config.resumption = Resumption::in_memory_sessions(sessions * TICKETS);
+    Ok(Arc::new(config))
+}
+
+/// The name that is asked for and that must be in the certificate is the target's host.
+async fn secured(
+    stream: TcpStream,
+    target: &UrlTarget,
+    config: Arc<ClientConfig>,
+) -> Result<OriginStream, TlsError> {
+    let uri = target.base().parse().map_err(|_| TlsError::name())?;
+    let mut connector = HttpsConnector::from((Standing(Some(stream)), config));
+    connector.call(uri).await.map_err(|error| TlsError::of(&*error))
+}
+
+/// Hands out the one connection that it was given.
+struct Standing(Option<TcpStream>);
+
+impl Service<http::Uri> for Standing {
+    type Response = TokioIo<TcpStream>;
+    type Error = std::io::Error;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        let stream = self.0.take().map(TokioIo::new);
+        std::future::ready(stream.ok_or_else(|| std::io::ErrorKind::NotConnected.into()))
+    }
+}

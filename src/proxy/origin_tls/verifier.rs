@@ -1,0 +1,141 @@
+//! Who says whether an origin's certificate will do: the usual check by names, dates and issuers, or nobody.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+
+/// The usual check, which tells a certificate that signs itself from one that a stranger has signed.
+#[derive(Debug)]
+pub(super) struct Trusted(Arc<WebPkiServerVerifier>);
+
+/// Why a certificate is refused, where the library has no name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SelfSigned;
+
+impl fmt::Display for SelfSigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the certificate is self-signed")
+    }
+}
+
+impl std::error::Error for SelfSigned {}
+
+impl Trusted {
+    /// Trusts what these roots have signed.
+    pub(super) fn new(roots: RootCertStore) -> Result<Self, String> {
+        check_by(roots)
+            .map(Self)
+            .map_err(|error| format!("no root certificate to verify origins by: {error}"))
+    }
+}
+
+fn check_by(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, rustls::client::VerifierBuilderError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+                if signs_itself(end_entity, now) =>
+            {
+                let other = OtherError(Arc::new(SelfSigned));
+                Err(Error::InvalidCertificate(CertificateError::Other(other)))
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Whether a certificate would do if it were a root itself. Whatever name it is for is left aside.
+fn signs_itself(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
+    let mut alone = RootCertStore::empty();
+    if alone.add(certificate.clone().into_owned()).is_err() {
+        return false;
+    }
+    let Ok(check) = check_by(alone) else { return false };
+    let nobody = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
+    let verified = check.verify_server_cert(certificate, &[], &nobody, &[], now);
+    !matches!(verified, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+}
+
+/// No check at all: any certificate of anybody, and any signature.
+#[derive(Debug)]
+pub(super) struct Anybody(Vec<SignatureScheme>);
+
+impl Anybody {
+    pub(super) fn new(provider: &CryptoProvider) -> Self {
+        Self(provider.signature_verification_algorithms.supported_schemes())
+    }
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,93 @@
+//! Whom the gate trusts: every certificate that must not pass, with what is told of it, and those that must.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, IsCa};
+use rustls::ServerConfig;
+
+use super::certs::{Authority, When, self_signed};
+use super::origin::{Origin, answer};
+use super::{SECRET, check_failed, gate, get, untrusted};
+
+#[test]
+fn a_good_certificate_passes() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let origin = Origin::secure(ours.server(&["a.test"]), |_| answer("fine"));
+    let page = get(gate.proxy, &origin.url("a.test", "/page?x=1"));
+    assert_eq!((page.status, &*page.body), (200, "fine"), "{page:?}");
+    assert_eq!(page.field("crawl-status"), "ACCEPTED");
+    let head = &origin.connections()[0].heads[0].to_ascii_lowercase();
+    assert!(head.starts_with("get /page?x=1 http/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("\r\nhost: a.test:{}\r\n", origin.port)), "{head}");
+}
+
+#[test]
+fn no_other_certificate_does() {
+    let (ours, theirs, forged) = (Authority::new(), Authority::named("a stranger"), Authority::new());
+    let gate = gate(&ours);
+    let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    for (case, server, words) in [
+        ("expired", ours.leaf(&["a.test"], When::Past).server(), "the certificate has expired"),
+        ("of tomorrow", ours.leaf(&["a.test"], When::Future).server(), "the certificate is not valid yet"),
+        ("self-signed", self_signed(&["a.test"], IsCa::NoCa).server(), "the certificate is self-signed"),
+        (
+            "self-signed as an authority",
+            self_signed(&["a.test"], authority).server(),
+            "the certificate is an authority's own, or self-signed as one",
+        ),
+        (
+            "another name",
+            ours.server(&["b.test", "*.a.test"]),
+            "the certificate is not valid for the name of the host",
+        ),
+        (
+            "an address for a name",
+            ours.server(&["127.0.0.1"]),
+            "the certificate is not valid for the name of the host",
+        ),
+        ("a stranger's", theirs.server(&["a.test"]), "the certificate comes from an unknown issuer"),
+        (
+            "a stranger's in our name",
+            forged.server(&["a.test"]),
+            "the certificate is not signed by its issuer",
+        ),
+    ] {
+        check(gate.proxy, "a.test", server, words, case);
+    }
+}
+
+#[test]
+fn an_address_needs_itself_in_the_certificate() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let page = |address: &str, origin: &Origin| get(gate.proxy, &origin.url(address, "/"));
+    let four = Origin::secure(ours.server(&["127.0.0.1"]), |_| answer("by address"));
+    assert_eq!(page("127.0.0.1", &four).body, "by address");
+    if let Some(six) = six(ours.server(&["::1"])) {
+        assert_eq!(page("[::1]", &six).body, "by address");
+    }
+    let words = "the certificate is not valid for the name of the host";
+    check(gate.proxy, "127.0.0.1", ours.server(&["a.test", "127.0.0.2"]), words, "another address");
+}
+
+/// Not every machine that builds this has IPv6.
+fn six(server: Arc<ServerConfig>) -> Option<Origin> {
+    let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    Origin::at(address, move |visit| visit.secure(&server, &|_: &str| answer("by address")))
+}
+
+#[track_caller]
+fn check(
+    proxy: std::net::SocketAddr,
+    host: &str,
+    server: Arc<ServerConfig>,
+    words: &'static str,
+    case: &str,
+) {
+    let origin = Origin::secure(server, |_| answer(SECRET));
+    check_failed(&get(proxy, &origin.url(host, "/")), untrusted(words), case);
+    // A certificate is no matter of the hello: it is not asked for twice.
+    assert_eq!((origin.connections().len(), origin.requests()), (1, 0), "{case}");
+}

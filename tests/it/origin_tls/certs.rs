@@ -1,0 +1,87 @@
+//! Certificates of all kinds, made for one test.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::{Duration, OffsetDateTime};
+
+/// Who signs.
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate with its key.
+pub(super) struct Leaf {
+    pub(super) certificate: CertificateDer<'static>,
+    key: KeyPair,
+}
+
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    Now,
+    Past,
+    Future,
+}
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        Self::named("an authority")
+    }
+
+    pub(super) fn named(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, format!("EVIL {name}"));
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for these names.
+    pub(super) fn leaf(&self, names: &[&str], when: When) -> Leaf {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params(names, when).signed_by(&key, &self.0).unwrap();
+        Leaf { certificate: certificate.der().clone(), key }
+    }
+
+    /// An origin's TLS with a good certificate.
+    pub(super) fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
+        self.leaf(names, When::Now).server()
+    }
+}
+
+fn params(names: &[&str], when: When) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "EVIL name");
+    let now = OffsetDateTime::now_utc();
+    let (from, to) = match when {
+        When::Now => (-1, 1),
+        When::Past => (-3, -1),
+        When::Future => (1, 3),
+    };
+    (params.not_before, params.not_after) = (now + Duration::days(from), now + Duration::days(to));
+    params
+}
+
+/// A certificate that nobody but itself has signed, perhaps as an authority.
+pub(super) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
+    let key = KeyPair::generate().unwrap();
+    let mut params = params(names, When::Now);
+    params.is_ca = is_ca;
+    let certificate = params.self_signed(&key).unwrap();
+    Leaf { certificate: certificate.der().clone(), key }
+}
+
+impl Leaf {
+    pub(super) fn server(self) -> Arc<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.unwrap().with_no_client_auth();
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
+        Arc::new(builder.with_single_cert(vec![self.certificate], key).unwrap())
+    }
+}

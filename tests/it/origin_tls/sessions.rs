@@ -1,0 +1,91 @@
+//! What is kept of a handshake: sessions that go on, and the hello that an old origin can read.
+
+use std::sync::Arc;
+
+use rustls::{NamedGroup, ServerConfig};
+
+use super::certs::Authority;
+use super::origin::{Origin, Visit, with};
+use super::{LONG, check_failed, gate, get, metric, untrusted};
+
+/// More than a hello without a post-quantum key share has.
+const LARGE: usize = 900;
+
+fn last(body: &str) -> String {
+    with("Connection: close\r\n", body)
+}
+
+#[test]
+fn the_second_connection_goes_on_with_the_session_of_the_first() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let origin = Origin::secure(ours.server(&["a.test", "b.test"]), |_| last("page"));
+    for host in ["a.test", "a.test", "b.test"] {
+        assert_eq!(get(gate.proxy, &origin.url(host, "/")).body, "page", "{host}");
+    }
+    let seen = origin.connections();
+    let resumed: Vec<_> = seen.iter().map(|connection| connection.resumed).collect();
+    assert_eq!(resumed, [Some(false), Some(true), Some(false)], "another host begins anew");
+    assert!(seen.iter().all(|connection| connection.hello.is_some_and(|hello| hello > LARGE)), "{seen:?}");
+    assert_eq!(seen[0].group, Some(NamedGroup::X25519MLKEM768));
+}
+
+/// HTTP/1.1 is asked for inside TLS, since an origin may speak more.
+#[test]
+fn http_1_is_agreed_on() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let mut server = Arc::unwrap_or_clone(ours.server(&["a.test"]));
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let origin = Origin::secure(Arc::new(server), |_| last("page"));
+    assert_eq!(get(gate.proxy, &origin.url("a.test", "/")).body, "page");
+    assert_eq!(origin.connections()[0].protocol.as_deref(), Some(&b"http/1.1"[..]));
+}
+
+#[test]
+fn an_old_origin_costs_one_retry_and_is_remembered() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    for (case, fail) in [
+        ("closes", (|_| {}) as fn(&Visit)),
+        ("resets", |visit| {
+            let _ = socket2::SockRef::from(&visit.socket).set_linger(Some(std::time::Duration::ZERO));
+        }),
+        ("hangs", |visit| {
+            let _ = visit.socket.set_read_timeout(Some(LONG));
+            let _ = std::io::copy(&mut &visit.socket, &mut std::io::sink());
+        }),
+    ] {
+        let origin = old(ours.server(&["a.test"]), fail);
+        for _ in 0..3 {
+            let page = get(gate.proxy, &origin.url("a.test", "/"));
+            assert_eq!((page.status, &*page.body), (200, "page"), "{case}: {page:?}");
+        }
+        let hellos = origin.connections().iter().map(|c| c.hello.unwrap() > LARGE).collect::<Vec<_>>();
+        assert_eq!(hellos, [true, false, false, false], "{case}");
+    }
+    // The reading of one host's hello says nothing of another.
+    let origin = Origin::secure(ours.server(&["b.test"]), |_| last("page"));
+    get(gate.proxy, &origin.url("b.test", "/"));
+    assert_eq!(origin.connections().len(), 1);
+}
+
+/// The retry asks for the same proof.
+#[test]
+fn an_old_origin_is_verified_too() {
+    let (ours, theirs) = (Authority::new(), Authority::named("a stranger"));
+    let gate = gate(&ours);
+    let origin = old(theirs.server(&["a.test"]), |_| {});
+    let want = untrusted("the certificate comes from an unknown issuer");
+    check_failed(&get(gate.proxy, &origin.url("a.test", "/")), want, "old and unknown");
+    assert_eq!((origin.connections().len(), origin.requests()), (2, 0));
+    assert_eq!(metric(&gate, "crawlgate_upstream_errors_total{error=\"tls_certificate_error\"}"), 1.0);
+}
+
+/// An origin that fails in this way on a hello which does not fit into one packet.
+fn old(server: Arc<ServerConfig>, fail: fn(&Visit)) -> Origin {
+    Origin::start(move |visit| match visit.hello() {
+        Some(hello) if hello > LARGE => fail(&visit),
+        Some(_) | None => visit.secure(&server, &|_: &str| last("page")),
+    })
+}

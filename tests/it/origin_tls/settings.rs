@@ -1,0 +1,84 @@
+//! What the configuration says of origins' certificates, what is warned of, and what the log tells of a handshake.
+
+use rcgen::IsCa;
+
+use super::certs::{Authority, self_signed};
+use super::origin::{Origin, answer};
+use super::{LONG, POLICY, gate, gate_with, get, metric};
+use crate::support::command::crawlgate;
+use crate::support::folder::Folder;
+
+#[test]
+fn verification_can_be_off_for_all_and_is_warned_of() {
+    let gate = gate_with(&Authority::new(), ", verify_upstream: false", POLICY);
+    let origin = Origin::secure(self_signed(&["b.test"], IsCa::NoCa).server(), |_| answer("anybody's"));
+    assert_eq!(get(gate.proxy, &origin.url("a.test", "/strict")).body, "anybody's");
+    assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
+    let said = gate.said();
+    assert!(said.contains("warning: no origin has to prove who it is"), "{said}");
+    assert!(said.contains("warning: rule lax: `verify: skip`"), "{said}");
+}
+
+#[test]
+fn check_warns_too() {
+    let folder = Folder::new();
+    folder.write("c.yaml", "tls: { verify_upstream: false }\npolicy: { path: p.yaml }\n");
+    folder.write("p.yaml", POLICY);
+    let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("c.yaml:1:25: warning: no origin has to prove who it is"), "{}", said.err);
+    assert!(said.err.contains("warning: rule lax: `verify: skip`"), "{}", said.err);
+    assert!(said.out.contains("0 errors, 2 warnings"), "{}", said.out);
+}
+
+#[test]
+fn roots_that_cannot_be_used_are_named() {
+    let pem = Authority::new().pem();
+    for (case, text, told) in [
+        ("missing", None, "No such file"),
+        ("empty", Some(String::new()), "there is no certificate in it"),
+        ("no PEM", Some(pem.replace("-----END", "END")), "certificate 1 is no PEM"),
+        (
+            "no certificate",
+            Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into()),
+            "certificate 1 cannot be a root",
+        ),
+    ] {
+        let folder = Folder::new();
+        let listen = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\npolicy: { path: p.yaml }\n";
+        folder.write("c.yaml", format!("{listen}tls: {{ extra_roots: [more.pem] }}\n"));
+        folder.write("p.yaml", POLICY);
+        if let Some(text) = text {
+            folder.write("more.pem", text);
+        }
+        let said = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
+        assert_eq!(said.code, 3, "{case}: {said:?}");
+        assert!(said.err.contains("more.pem") && said.err.contains(told), "{case}: {}", said.err);
+    }
+}
+
+#[test]
+fn the_log_tells_the_time_of_the_handshake() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let origin = Origin::secure(ours.server(&["a.test"]), |_| answer("page"));
+    for _ in 0..2 {
+        get(gate.proxy, &origin.url("a.test", "/"));
+    }
+    let log = gate.write("unused", "").with_file_name("decisions.log");
+    let end = std::time::Instant::now() + LONG;
+    let lines = loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if text.lines().count() == 2 {
+            break text;
+        }
+        assert!(std::time::Instant::now() < end, "{text}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let times: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["tls_ms"].clone())
+        .collect();
+    assert!(times[0].as_f64().is_some_and(|ms| ms > 0.0), "{lines}");
+    assert!(times[1].is_null(), "a pooled connection had none: {lines}");
+}
