@@ -16,5 +16,6 @@ pub mod response;
 pub mod robots;
 pub mod snapshot;
 pub mod stage;
+pub mod tls;
 pub mod trial;
 pub mod tunnel;

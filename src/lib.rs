@@ -12,5 +12,6 @@ pub mod politeness;
 pub mod proxy;
 pub mod robots;
 pub mod store;
+pub mod tls;
 pub mod vocab;
 pub mod yaml;

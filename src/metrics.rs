@@ -14,6 +14,7 @@ mod process;
 pub mod record;
 mod repeat;
 mod series;
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use content::ContentFamily;
 use labels::{ForeignBytes, SniCheck, Source, TunnelVerdict};
 use policy::PolicyFamilies;
 use series::{Places, Registrar, bump};
+use tls::TlsFamilies;
 
 pub use series::Error;
 
@@ -71,6 +73,7 @@ pub(in crate::metrics) struct Families {
     foreign_bytes: Box<[IntCounter]>,
     log_dropped: IntCounter,
     panics: IntCounter,
+    tls: TlsFamilies,
     policy: PolicyFamilies,
 }
 
@@ -89,6 +92,7 @@ struct CrawlerSeries {
     requests: Places,
     repeats: IntCounter,
     held_disconnects: IntCounter,
+    tls_failures: IntCounter,
 }
 
 struct ByteCounters {
@@ -298,6 +302,7 @@ impl Families {
             foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
             log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
             panics: new.counter(&names::PANICS)?,
+            tls: TlsFamilies::register(new)?,
             policy: PolicyFamilies::register(new)?,
         })
     }
@@ -312,6 +317,7 @@ fn crawler_series(new: &Registrar<'_>, crawlers: &[Crawler]) -> Result<Box<[Craw
     let requests = new.counters(&names::REQUESTS)?;
     let repeats = new.counters(&names::REPEAT_REJECTIONS)?;
     let left = new.counters(&names::HELD_DISCONNECTS)?;
+    let tls_failures = new.counters(&names::CLIENT_TLS_FAILURES)?;
     let all = [Crawler::anonymous()].into_iter().chain(crawlers.iter().cloned());
     let series = all.map(|crawler| {
         Ok(CrawlerSeries {
@@ -319,6 +325,7 @@ fn crawler_series(new: &Registrar<'_>, crawlers: &[Crawler]) -> Result<Box<[Craw
             requests: Places::new(&requests, labels::REQUEST_SLOTS),
             repeats: repeats.get_metric_with_label_values(&[crawler.as_str()])?,
             held_disconnects: left.get_metric_with_label_values(&[crawler.as_str()])?,
+            tls_failures: tls_failures.get_metric_with_label_values(&[crawler.as_str()])?,
             crawler,
         })
     });

@@ -11,6 +11,7 @@ pub mod drain;
 pub mod front;
 pub mod head;
 pub mod http;
+pub mod intercept;
 pub mod origin_tls;
 pub mod pool;
 pub mod resolve;

@@ -35,6 +35,7 @@ use crate::proxy::dial::DialLimits;
 use crate::proxy::drain::{Drain, DrainWatch, Drained};
 use crate::proxy::head::{HeadLimits, ReaderSettings};
 use crate::proxy::http::Exchange;
+use crate::proxy::intercept::{Interceptor, Telling};
 use crate::proxy::origin_tls::OriginTls;
 use crate::proxy::pool::PoolLimits;
 use crate::proxy::resolve::{NameServers, Resolver};
@@ -42,6 +43,8 @@ use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
+use crate::tls::ca::Authority;
+use crate::tls::leaf::Minter;
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
@@ -222,6 +225,7 @@ fn exchange(
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
+        interceptor: interceptor(settings, &recorder)?,
         via,
         recorder,
         profile: match settings.profile {
@@ -257,6 +261,24 @@ pub(super) fn robots_fetcher(
         time: ROBOTS_TIME,
         clock: clock.clone(),
     })
+}
+
+/// What looks into TLS, if the settings want that.
+fn interceptor(settings: &Settings, recorder: &Recorder) -> Result<Option<Arc<Interceptor>>, StartError> {
+    let tls = &settings.tls;
+    let Some(files) = tls.authorities.first().filter(|_| tls.intercept) else { return Ok(None) };
+    let now = std::time::SystemTime::now();
+    let authority = if tls.create && !files.cert.exists() {
+        Authority::create(&files.cert, &files.key, now)
+    } else {
+        Authority::load(&files.cert, &files.key, now)
+    };
+    let authority = authority.map_err(|error| StartError::Other(error.to_string()))?;
+    let (clock, metrics) = (recorder.clock().clone(), recorder.metrics().clone());
+    let minter = Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock, metrics);
+    let minter = minter.map_err(|error| StartError::Other(error.to_string()))?;
+    let telling = if tls.intercept_to_reject { Telling::Inside } else { Telling::AtConnect };
+    Ok(Some(Arc::new(Interceptor::new(minter, telling))))
 }
 
 fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::record::Keep;
+use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::options::politeness::Politeness;
@@ -133,7 +134,7 @@ async fn stages<D: Destinations, C>(
 
 impl<C> TunnelJudged<C> {
     fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
-        let (trail, decision) = snapshot.policy.decide(&facts(&asked, Fact::Unknown));
+        let (trail, decision) = judge(&snapshot.policy, &asked);
         Self { asked, snapshot, trail, decision, found_in: None }
     }
 
@@ -201,6 +202,11 @@ impl<C> TunnelJudged<C> {
 }
 
 type Judgement = (Trail, Decision);
+
+/// What a policy says of a tunnel whose address is not known yet.
+pub(super) fn judge(policy: &Policy, asked: &TunnelAsked) -> (Trail, Decision) {
+    policy.decide(&facts(asked, Fact::Unknown))
+}
 
 fn facts(asked: &TunnelAsked, address: Fact<Option<IpAddr>>) -> Facts<'_> {
     Facts { crawler: asked.crawler.as_str(), address, ..Facts::of_tunnel(&asked.host) }

@@ -26,6 +26,9 @@ use super::series::bump;
 
 impl Drop for Record {
     fn drop(&mut self) {
+        if self.flight == Flight::Forgotten {
+            return;
+        }
         if std::thread::panicking() {
             self.end_in_panic();
         }

@@ -88,11 +88,13 @@ pub enum TunnelVerdict {
     Reject,
     /// It was refused because the policy judges what a tunnel hides.
     Undecided,
+    /// It was let through to be looked into: what is inside is judged.
+    Intercept,
 }
 
 impl TunnelVerdict {
     /// Every verdict.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
+    pub const ALL: [Self; 4] = [Self::Allow, Self::Reject, Self::Undecided, Self::Intercept];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
@@ -100,6 +102,7 @@ impl TunnelVerdict {
             Self::Allow => "allow",
             Self::Reject => "reject",
             Self::Undecided => "undecided",
+            Self::Intercept => "intercept",
         }
     }
 }
@@ -138,6 +141,28 @@ impl SniCheck {
             Self::NotTls => "not_tls",
             Self::Malformed => "malformed",
             Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// Whom TLS is spoken with; the label `side` of `tls_handshake_seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TlsSide {
+    /// A client, inside its tunnel.
+    Client,
+    /// An origin.
+    Origin,
+}
+
+impl TlsSide {
+    /// Both sides.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Origin];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Origin => "origin",
         }
     }
 }

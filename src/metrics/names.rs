@@ -112,6 +112,12 @@ pub const CONNECT_DURATION: Family = seconds(
     &[],
     "Time until a new connection to an origin was open, if a request made one.",
 );
+/// TLS handshakes.
+pub const TLS_HANDSHAKE: Family = seconds(
+    "crawlgate_tls_handshake_seconds",
+    &["side"],
+    "Time of TLS handshakes that succeeded, with clients inside their tunnels and with origins.",
+);
 /// Answers of origins.
 pub const UPSTREAM_RESPONSES: Family = counter(
     "crawlgate_upstream_responses_total",
@@ -150,6 +156,28 @@ pub const SNI_CHECKS: Family = counter(
     &["category"],
     "Tunnels to TLS ports by what their ClientHello says of the CONNECT host. Closed are all but match, ech (the outer \
      name matches; whether another is hidden cannot be seen) and none where the host is an address.",
+);
+/// Clients that did not finish TLS with us.
+pub const CLIENT_TLS_FAILURES: Family = counter(
+    "crawlgate_client_tls_failures_total",
+    &["crawler"],
+    "TLS handshakes inside tunnels that clients broke off or failed, most often because they do not trust our \
+     certificate authority.",
+);
+/// Certificates that were made.
+pub const LEAF_CERTIFICATES: Family =
+    counter("crawlgate_leaf_certificates_total", &[], "Certificates that were made for hosts.");
+/// Handshakes that waited for a certificate.
+pub const MINT_WAITS: Family = counter(
+    "crawlgate_mint_waits_total",
+    &[],
+    "TLS handshakes that had to wait for a certificate because their client had too many made at once.",
+);
+/// When the signing authority ends.
+pub const CA_NOT_AFTER: Family = gauge(
+    "crawlgate_ca_not_after_timestamp_seconds",
+    &[],
+    "Unix time at which the certificate authority that signs expires; 0 if TLS is not looked into.",
 );
 /// Requests under way.
 pub const INFLIGHT_REQUESTS: Family =
@@ -276,6 +304,7 @@ pub const ALL: &[Family] = &[
     UPSTREAM_TTFB,
     DNS_DURATION,
     CONNECT_DURATION,
+    TLS_HANDSHAKE,
     UPSTREAM_RESPONSES,
     UPSTREAM_ERRORS,
     BYTES,
@@ -283,6 +312,10 @@ pub const ALL: &[Family] = &[
     TUNNELS,
     TUNNEL_VERDICTS,
     SNI_CHECKS,
+    CLIENT_TLS_FAILURES,
+    LEAF_CERTIFICATES,
+    MINT_WAITS,
+    CA_NOT_AFTER,
     INFLIGHT_REQUESTS,
     HOLD,
     HELD_REQUESTS,
@@ -321,7 +354,7 @@ mod tests {
             assert!(family.name.starts_with("crawlgate_") && !family.help.is_empty(), "{}", family.name);
             assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
             assert_eq!(
-                ["_duration_seconds", "_ttfb_seconds", "_hold_seconds"]
+                ["_duration_seconds", "_ttfb_seconds", "_hold_seconds", "_handshake_seconds"]
                     .iter()
                     .any(|e| family.name.ends_with(e)),
                 matches!(family.kind, Kind::Histogram(_)),

@@ -175,6 +175,8 @@ pub(super) enum Answer {
 pub(super) enum Flight {
     Counted,
     Tunnel,
+    /// It is no request of its own.
+    Forgotten,
 }
 
 /// Durations of a request.
@@ -312,6 +314,12 @@ impl Record {
             self.flight = Flight::Tunnel;
             self.books.metrics.families().inflight.dec();
         }
+    }
+
+    /// The tunnel is looked into, and its requests have records of their own: this one is not counted, nor logged.
+    pub fn forget(mut self) {
+        self.tunnel_opened();
+        self.flight = Flight::Forgotten;
     }
 
     /// The proxy closes the tunnel; `why` is shown in the log and is no failure of the origin.

@@ -212,8 +212,7 @@ async fn connection<O: Owner>(
     mut drain: DrainWatch,
 ) {
     let mut client = Handover::from(socket);
-    let watch = ClientWatch::new(&client.socket);
-    let mut connection = Connection { peer, client: watch, kept: owner.connected(peer) };
+    let mut connection = Connection { peer, client: client.watch(), kept: owner.connected(peer) };
     while let Some(behind) = serve_http(client, &owner, &connection, settings, &mut drain).await {
         match owner.carry_on(behind, &mut connection, &mut drain).await {
             Some(inside) => client = inside,

@@ -5,6 +5,7 @@
 //! a refused CONNECT but the reason phrase, so the phrase says why.
 
 mod behind;
+mod inside;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -20,6 +21,7 @@ use crate::gate::crawlers::{Caller, Identity};
 use crate::gate::permit::TunnelPermit;
 use crate::gate::refusal::Refusal;
 use crate::gate::stage::identify::identify;
+use crate::gate::tls::TlsWay;
 use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage, TunnelWay};
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{Source, TunnelVerdict};
@@ -32,13 +34,16 @@ use crate::vocab::target::HostTarget;
 use super::answer::Asker;
 use super::destination::Vetted;
 use super::dial::dial;
-use super::front;
+use super::front::{self, Inside};
 use super::head::ServiceOpen;
 use super::http::{
     Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, decided, established, own, unwinding,
 };
+use super::intercept::{self, Telling};
 use super::tunnel::Place;
 use super::upstream::UpstreamError;
+
+use inside::Open;
 
 /// The longest reason phrase.
 const PHRASE: usize = 80;
@@ -50,7 +55,7 @@ pub struct Seat {
     pub caller: Caller,
     _counted: OpenConnection,
     granted: Mutex<Option<Granted>>,
-    inside: Option<(HostTarget, Place)>,
+    inside: Option<(Inside, Option<Place>)>,
 }
 
 /// A CONNECT that is answered with 200.
@@ -58,7 +63,6 @@ pub struct Seat {
 struct Granted {
     record: Record,
     host: HostTarget,
-    place: Place,
     onward: Onward,
 }
 
@@ -66,9 +70,11 @@ struct Granted {
 #[derive(Debug)]
 enum Onward {
     /// TLS to this origin, of which no more than the first bytes are looked at.
-    Blind(Box<Blind>),
+    Blind(Box<Blind>, Place),
     /// HTTP in the clear, if anything, of this crawler.
-    Plain(Identity),
+    Plain(Identity, Place),
+    /// TLS that ends here, or HTTP in the clear.
+    Open(Box<Open>),
 }
 
 #[derive(Debug)]
@@ -84,9 +90,9 @@ impl Seat {
         Self { caller, _counted: counted, granted: Mutex::new(None), inside: None }
     }
 
-    /// The host that the connection is a tunnel to, if it is one.
-    pub fn inside(&self) -> Option<&HostTarget> {
-        self.inside.as_ref().map(|(host, _)| host)
+    /// The tunnel that the connection is, once it has been looked into.
+    pub fn inside(&self) -> Option<&Inside> {
+        self.inside.as_ref().map(|(inside, _)| inside)
     }
 
     fn grant(&self, granted: Granted) {
@@ -109,15 +115,14 @@ impl Exchange {
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let way =
-            match unwinding(self.way(request, &seat.caller, &mut asker, &mut snapshot, &mut record)).await {
-                Ok(way) => way,
-                Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
-            };
-        let (host, place, onward) = match way {
+        let way = match unwinding(self.way(request, seat, &mut asker, &mut snapshot, &mut record)).await {
+            Ok(way) => way,
+            Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
+        };
+        let (host, onward) = match way {
             Ok(way) => way,
             Err(refusal) => {
-                self.count(Some(refusal.reason));
+                self.count_refused(refusal.reason);
                 return match self.refused(&refusal, &asker, &snapshot, &mut record) {
                     Some(response) => {
                         let response = with_phrase(response, &refusal, &record);
@@ -127,55 +132,100 @@ impl Exchange {
                 };
             }
         };
-        self.count(None);
+        self.count(&onward);
         record.answered(200, Source::Proxy);
         record.tunnel_opened();
-        seat.grant(Granted { record, host, place, onward });
+        seat.grant(Granted { record, host, onward });
         Ok(established(open))
     }
 
-    fn count(&self, refused: Option<Reason>) {
-        self.recorder.metrics().tunnel_decided(match refused {
-            None => TunnelVerdict::Allow,
-            Some(Reason::Undecided) => TunnelVerdict::Undecided,
-            Some(_) => TunnelVerdict::Reject,
-        });
+    fn count(&self, granted: &Onward) {
+        match granted {
+            Onward::Blind(..) | Onward::Plain(..) => {
+                self.recorder.metrics().tunnel_decided(TunnelVerdict::Allow)
+            }
+            Onward::Open(open) => match &open.refused {
+                None => self.recorder.metrics().tunnel_decided(TunnelVerdict::Intercept),
+                Some(refusal) => self.count_refused(refusal.reason),
+            },
+        }
+    }
+
+    fn count_refused(&self, reason: Reason) {
+        let undecided = reason == Reason::Undecided;
+        let verdict = if undecided { TunnelVerdict::Undecided } else { TunnelVerdict::Reject };
+        self.recorder.metrics().tunnel_decided(verdict);
     }
 
     /// The whole way of a CONNECT up to its 200: each step may refuse it.
     async fn way(
         &self,
         request: Request<Incoming>,
-        caller: &Caller,
+        seat: &Seat,
         asker: &mut Asker,
         snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
-    ) -> Result<(HostTarget, Place, Onward), Refused> {
+    ) -> Result<(HostTarget, Onward), Refused> {
         let (parts, _) = request.into_parts();
-        let who = identify(&self.crawlers, caller, &parts.headers).await?;
+        let who = identify(&self.crawlers, &seat.caller, &parts.headers).await?;
         record.crawler(who.index);
         asker.is(&who.crawler);
         record.enter(Stage::Target);
-        let host = front::enter_tunnel(&parts, &self.via)?;
+        let host = front::enter_tunnel(&parts, &self.via, seat.inside())?;
         record.host(&host);
         record.enter(Stage::Connect);
-        let settings = &self.tunnels.settings;
-        if !is_in(&settings.connect_ports, host.port()) {
+        if !is_in(&self.tunnels.settings.connect_ports, host.port()) {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal.with_detail("the port is none that a tunnel may go to").into());
         }
-        // Before the gate: a tunnel for which there is no room must not cost its host a turn.
-        let place = self.place(&host)?;
-        if !is_in(&settings.tls_ports, host.port()) {
-            record.allowed(None);
-            return Ok((host, place, Onward::Plain(who)));
+        let asked = TunnelAsked { host: host.clone(), crawler: who.crawler.clone() };
+        let tls = is_in(&self.tunnels.settings.tls_ports, host.port());
+        let refused = match intercept::way(self.interceptor.as_deref(), &asked, snapshot) {
+            TlsWay::Intercept => None,
+            TlsWay::Reject(refusal) if tls => Some(refusal),
+            TlsWay::Tunnel | TlsWay::Reject(_) if !tls => {
+                record.allowed(None);
+                return Ok((host.clone(), Onward::Plain(who, self.place(&host)?)));
+            }
+            TlsWay::Tunnel | TlsWay::Reject(_) => match self.blind(asked, snapshot, record).await {
+                Ok(blind) => return Ok((host, blind)),
+                Err(refusal) => Some(refusal),
+            },
+        };
+        Ok((host, self.open(who, refused, snapshot)?))
+    }
+
+    /// Looks into a tunnel; into one that is refused, only to say so.
+    fn open(
+        &self,
+        who: Identity,
+        refused: Option<Refused>,
+        snapshot: &Arc<PolicyInForce>,
+    ) -> Result<Onward, Refused> {
+        let Some(interceptor) = &self.interceptor else {
+            return Err(refused.unwrap_or_else(|| intercept::blindfolded().into()));
+        };
+        if let (Some(refusal), Telling::AtConnect) = (&refused, interceptor.telling()) {
+            return Err(refusal.clone());
         }
-        let asked = TunnelAsked { host: host.clone(), crawler: who.crawler };
+        let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
+        Ok(Onward::Open(Box::new(Open { who, refused, interceptor, under })))
+    }
+
+    /// A tunnel of which nothing will be seen: judged by its host, dialled.
+    async fn blind(
+        &self,
+        asked: TunnelAsked,
+        snapshot: &mut Arc<PolicyInForce>,
+        record: &mut Record,
+    ) -> Result<Onward, Refused> {
+        // Before the gate: a tunnel for which there is no room must not cost its host a turn.
+        let place = self.place(&asked.host)?;
         let way = TunnelWay {
             destinations: &*self.vetting,
             in_force: &self.in_force,
             hold: &self.hold,
-            patience: settings.dial.total,
+            patience: self.tunnels.settings.dial.total,
         };
         let TunnelPassage { outcome, judged, held } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
@@ -190,7 +240,7 @@ impl Exchange {
         let keep = judged.keep();
         let kept = |refusal: Refusal| Box::new(Refusal { keep, ..refusal });
         let blind = self.dial(permit, judged, record).await.map_err(kept)?;
-        Ok((host, place, Onward::Blind(Box::new(blind))))
+        Ok(Onward::Blind(Box::new(blind), place))
     }
 
     fn place(&self, host: &HostTarget) -> Result<Place, Refusal> {

@@ -3,6 +3,8 @@
 //! Framing was checked before, by the head reader. What is decided here is where the request goes; the bytes that
 //! are judged are the bytes that will be sent.
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Uri, Version};
@@ -10,9 +12,10 @@ use http::{Method, Uri, Version};
 use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
-use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::vocab::target::{HostTarget, Scheme, UrlTarget};
 
 use super::clean::ViaName;
+use super::http::PolicyInForce;
 
 /// What the front gate makes of a request.
 #[derive(Debug)]
@@ -32,18 +35,67 @@ pub enum Journey {
     EndsHere,
 }
 
-/// The tunnel that a request came through, among its extensions.
-#[derive(Clone, Debug)]
+/// The tunnel that requests come through, once it has been looked into.
+#[derive(Debug)]
 pub struct Inside {
-    /// What the CONNECT asked for.
-    pub host: HostTarget,
+    /// `scheme://host[:port]` of each URL.
+    origin: Box<str>,
+    scheme: Scheme,
+    host: Box<str>,
+    port: u16,
+    closed: Option<Closed>,
+}
+
+/// Why nothing is served inside a tunnel.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// The answer to whatever is asked for.
+    pub refusal: Box<Refusal>,
+    /// The policy that judged the tunnel.
+    pub under: Arc<PolicyInForce>,
+}
+
+impl Inside {
+    /// HTTP in the clear, in a tunnel to this host.
+    pub fn plain(host: &HostTarget) -> Self {
+        Self::new(host, Scheme::Http, None)
+    }
+
+    /// HTTP inside TLS that ends here.
+    pub fn tls(host: &HostTarget, closed: Option<Closed>) -> Self {
+        Self::new(host, Scheme::Https, closed)
+    }
+
+    fn new(host: &HostTarget, scheme: Scheme, closed: Option<Closed>) -> Self {
+        let (name, port) = (host.host(), host.port());
+        let origin = match port == scheme.default_port() {
+            true => format!("{}://{name}", scheme.as_str()),
+            false => format!("{}://{name}:{port}", scheme.as_str()),
+        };
+        Self { origin: origin.into(), scheme, host: name.into(), port, closed }
+    }
+
+    /// Why nothing is served in here, if that is so; the connection closes behind it.
+    pub fn closed(&self) -> Option<&Closed> {
+        self.closed.as_ref()
+    }
+
+    /// Whether an authority is that of the tunnel.
+    fn is(&self, authority: &str) -> bool {
+        let plain = self.origin.get(self.scheme.as_str().len() + 3..);
+        if plain == Some(authority) {
+            return true;
+        }
+        let asked = UrlTarget::parse(&format!("{}://{authority}/", self.scheme.as_str()));
+        asked.is_ok_and(|asked| asked.host() == &*self.host && asked.port() == self.port)
+    }
 }
 
 /// Reads where a request goes. CONNECT has [`enter_tunnel`].
 ///
 /// # Errors
 /// The refusal: `bad_request`, `method_denied`, `scheme_denied`, `upgrade_denied`, `host_mismatch`, `loop`.
-pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
+pub fn enter(parts: &Parts, me: &ViaName, inside: Option<&Inside>) -> Result<Entry, Refusal> {
     check_host(parts)?;
     if me.is_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
@@ -52,8 +104,8 @@ pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
         return Err(refusal(Reason::MethodDenied));
     }
     check_upgrade(parts)?;
-    let target = match parts.extensions.get::<Inside>() {
-        Some(inside) => target_inside(parts, &inside.host)?,
+    let target = match inside {
+        Some(inside) => target_inside(parts, inside)?,
         None => target(&parts.uri)?,
     };
     let ends_here = parts.method == Method::OPTIONS && forwards_left(&parts.headers) == Some(0);
@@ -64,12 +116,12 @@ pub fn enter(parts: &Parts, me: &ViaName) -> Result<Entry, Refusal> {
 ///
 /// # Errors
 /// The refusal: `bad_request`, `loop`, `method_denied` inside a tunnel.
-pub fn enter_tunnel(parts: &Parts, me: &ViaName) -> Result<HostTarget, Refusal> {
+pub fn enter_tunnel(parts: &Parts, me: &ViaName, inside: Option<&Inside>) -> Result<HostTarget, Refusal> {
     check_host(parts)?;
     if me.is_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
     }
-    if parts.extensions.get::<Inside>().is_some() {
+    if inside.is_some() {
         return Err(refusal(Reason::MethodDenied).with_detail("CONNECT inside a tunnel"));
     }
     let has_body = parts.headers.contains_key(TRANSFER_ENCODING)
@@ -151,26 +203,22 @@ fn target(uri: &Uri) -> Result<UrlTarget, Refusal> {
     UrlTarget::parse(&text).map_err(|mistake| bad(mistake.to_string()))
 }
 
-/// The target of a request inside a tunnel to a plain port: its path, at the host that the tunnel was opened to. A `Host`
-/// or a whole URL that names another is refused: the policy would judge one site, and a server could answer for the
-/// other.
-fn target_inside(parts: &Parts, tunnel: &HostTarget) -> Result<UrlTarget, Refusal> {
-    let path = parts.uri.path_and_query().filter(|path| path.as_str().starts_with('/'));
+/// The target of a request inside a tunnel: its path, at the host that the tunnel was opened to. A `Host` or a whole URL
+/// that names another is refused: the policy would judge one site, and a server could answer for the other.
+fn target_inside(parts: &Parts, inside: &Inside) -> Result<UrlTarget, Refusal> {
+    let path = parts.uri.path_and_query().map(|path| path.as_str()).filter(|path| path.starts_with('/'));
     let path = path.ok_or_else(|| bad("a path is needed inside a tunnel: GET /path"))?;
+    let target =
+        UrlTarget::parse(&[&inside.origin, path].concat()).map_err(|mistake| bad(mistake.to_string()))?;
+    let scheme = parts.uri.scheme_str();
+    if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case(inside.scheme.as_str())) {
+        return Err(refusal(Reason::SchemeDenied));
+    }
     let host = match parts.uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()),
     };
-    let port = tunnel.port();
-    let there = format!("http://{}:{port}", tunnel.host());
-    let target = UrlTarget::parse(&format!("{there}{path}")).map_err(|mistake| bad(mistake.to_string()))?;
-    let asked = host.map_or(Ok(target.clone()), |host| UrlTarget::parse(&format!("http://{host}/")));
-    let same = asked.is_ok_and(|asked| asked.host() == target.host() && asked.port() == port);
-    let encrypted = parts.uri.scheme_str().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http"));
-    if encrypted {
-        return Err(refusal(Reason::SchemeDenied));
-    }
-    if same { Ok(target) } else { Err(refusal(Reason::HostMismatch)) }
+    if host.is_none_or(|host| inside.is(host)) { Ok(target) } else { Err(refusal(Reason::HostMismatch)) }
 }
 
 /// The value of `Max-Forwards`; one that is no number is no value.

@@ -10,6 +10,7 @@ mod closing;
 mod line;
 mod reader;
 mod scan;
+pub(in crate::proxy) mod secure;
 mod socket;
 pub(in crate::proxy) mod timer;
 mod turn;

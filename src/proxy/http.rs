@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, reques
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
 
-use crate::gate::crawlers::{Caller, Crawlers};
+use crate::gate::crawlers::Crawlers;
 use crate::gate::hold::Hold;
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::{Form, Refusal};
@@ -31,9 +31,11 @@ use crate::vocab::target::UrlTarget;
 use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, BodyTimes, Download, Upload};
 use super::clean::{self, Framing, UnknownCoding, ViaName};
+use super::connect::Seat;
 use super::destination::Vetting;
-use super::front::{self, Entry, Journey};
+use super::front::{self, Entry, Inside, Journey};
 use super::head::ServiceOpen;
+use super::intercept::Interceptor;
 use super::robots::Robots;
 use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
@@ -66,6 +68,8 @@ pub struct Exchange {
     pub profile: ProfileChoice,
     /// Tunnels.
     pub tunnels: Tunnels,
+    /// What looks into them; none without a certificate authority.
+    pub interceptor: Option<Arc<Interceptor>>,
     /// Who may ask, and how each is recognised.
     pub crawlers: Crawlers,
     /// Bytes of a request's body.
@@ -120,13 +124,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, caller: &Caller) -> Reply {
+    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
         self.recorder.log().room().await;
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
         let method = request.method().clone();
-        let passed = self.pass(request, caller, &mut asker, &mut snapshot, &mut record);
+        let passed = self.pass(request, seat, &mut asker, &mut snapshot, &mut record);
         let made = match unwinding(passed).await {
             Ok(made) => made,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
@@ -150,24 +154,29 @@ impl Exchange {
     async fn pass(
         &self,
         request: Request<Incoming>,
-        caller: &Caller,
+        seat: &Seat,
         asker: &mut Asker,
         snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
         let (parts, body) = request.into_parts();
-        let who = match identify(&self.crawlers, caller, &parts.headers).await {
+        let who = match identify(&self.crawlers, &seat.caller, &parts.headers).await {
             Ok(who) => who,
             Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         record.crawler(who.index);
         asker.is(&who.crawler);
         record.enter(Stage::Target);
-        let (target, journey) = match self.enter(&parts) {
+        let (target, journey) = match self.enter(&parts, seat.inside()) {
             Ok(Entry { target, journey }) => (target, journey),
             Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
         record.target(&target);
+        if let Some(closed) = seat.inside().and_then(Inside::closed) {
+            *snapshot = Arc::clone(&closed.under);
+            record.judged_under(&snapshot.counters);
+            return Err(Box::pin(discarded(closed.refusal.clone(), &parts, body)).await);
+        }
         let asked = Asked::new(target, who.crawler, &parts);
         let profile = || asker.manner(self.profile).profile;
         let waits = Waits { hold: &self.hold, profile: &profile };
@@ -205,8 +214,8 @@ impl Exchange {
         Ok(Made::Passed((head, body)))
     }
 
-    fn enter(&self, parts: &request::Parts) -> Result<Entry, Refused> {
-        let entry = front::enter(parts, &self.via)?;
+    fn enter(&self, parts: &request::Parts, inside: Option<&Inside>) -> Result<Entry, Refused> {
+        let entry = front::enter(parts, &self.via, inside)?;
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
         if length.is_some_and(|length| length > self.request_body) {
             return Err(Box::new(too_large()));

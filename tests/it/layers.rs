@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module with the modules that it may name, itself aside.
-const MAY_NAME: [(&str, &[&str]); 15] = [
+const MAY_NAME: [(&str, &[&str]); 16] = [
     ("vocab", &[]),
     ("clock", &[]),
     ("yaml", &["vocab"]),
@@ -16,7 +16,8 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
     ("heap", &[]),
     ("metrics", &["vocab", "clock"]),
     ("gate", &["vocab", "clock", "policy", "robots", "politeness", "store", "metrics"]),
-    ("proxy", &["vocab", "clock", "robots", "gate", "metrics"]),
+    ("tls", &["vocab", "clock", "metrics"]),
+    ("proxy", &["vocab", "clock", "robots", "gate", "tls", "metrics"]),
     ("admin", &["vocab", "clock", "policy", "gate", "metrics"]),
     ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
     (
@@ -32,6 +33,7 @@ const MAY_NAME: [(&str, &[&str]); 15] = [
             "heap",
             "metrics",
             "gate",
+            "tls",
             "proxy",
             "admin",
             "config",

@@ -34,7 +34,7 @@ pub const TUNNEL_UNDECIDED: Slot = Slot(7);
 pub const VERIFY: Slot = slot("verify");
 
 /// The place of an option that has no place of its own above, found while this is compiled.
-pub(super) const fn slot(path: &str) -> Slot {
+pub const fn slot(path: &str) -> Slot {
     let mut at = 0;
     while at < SPECS.len() {
         #[allow(clippy::indexing_slicing, reason = "within its bounds, and known when this is compiled")]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 
@@ -13,7 +14,6 @@ use crate::metrics::labels::ForeignBytes;
 use crate::proxy::body::Body;
 use crate::proxy::connect::Seat;
 use crate::proxy::drain::DrainWatch;
-use crate::proxy::front::Inside;
 use crate::proxy::head::{Foreign, Handover, HeadError, HeadEvents, ServiceOpen};
 use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
 use crate::vocab::reason::Reason;
@@ -44,18 +44,20 @@ impl Owner for Entrance {
 
     async fn answer(
         &self,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
         open: ServiceOpen,
         connection: &Connection<Seat>,
     ) -> Result<Response<Body<Travelling>>, Hangup> {
         let seat = &connection.kept;
-        if let Some(host) = seat.inside() {
-            request.extensions_mut().insert(Inside { host: host.clone() });
-        }
         if request.method() == Method::CONNECT {
             return Box::pin(self.exchange.connect(request, open, seat)).await;
         }
-        self.exchange.answer(request, open, &seat.caller).await
+        let mut response = self.exchange.answer(request, open, seat).await?;
+        if seat.inside().is_some_and(|inside| inside.closed().is_some()) {
+            // Another CONNECT may be judged otherwise.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
     }
 
     async fn carry_on(

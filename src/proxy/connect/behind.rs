@@ -10,6 +10,7 @@ use crate::metrics::labels::{ForeignBytes, SniCheck};
 use crate::metrics::record::{Keep, Record};
 use crate::proxy::accept::part;
 use crate::proxy::drain::DrainWatch;
+use crate::proxy::front::Inside;
 use crate::proxy::head::Handover;
 use crate::proxy::http::Exchange;
 use crate::proxy::sniff::{self, Sniffed, Sniffer};
@@ -24,7 +25,7 @@ use super::{Blind, Granted, Onward, Seat, note};
 const PART: usize = 2048;
 
 /// What a client does behind the 200.
-enum First {
+pub(super) enum First {
     /// It sent enough to tell.
     Sniffed(Sniffed),
     /// It left, or the proxy is going down.
@@ -50,12 +51,16 @@ impl Exchange {
         seat: &mut Seat,
         drain: &mut DrainWatch,
     ) -> Option<Handover> {
-        let Some(Granted { record, host, place, onward }) = seat.granted() else {
-            part(&client.socket).await;
+        let Some(granted) = seat.granted() else {
+            match client.tcp() {
+                Some(tcp) => part(tcp).await,
+                None => client.shut_down().await,
+            }
             return None;
         };
+        let Granted { record, host, onward } = granted;
         match onward {
-            Onward::Blind(blind) => {
+            Onward::Blind(blind, _place) => {
                 let first = self.first(&mut client, drain).await;
                 let check = self.check_name(first, &host)?;
                 if sniff::passes(check, &host) {
@@ -66,28 +71,29 @@ impl Exchange {
                 }
                 None
             }
-            Onward::Plain(who) => {
+            Onward::Plain(who, place) => {
                 let plain = self.plain(&mut client, drain).await;
                 if plain == Plain::Http {
                     record.finish(self.recorder.clock().now());
                     // Its credentials came with the CONNECT, and cover what is inside.
                     seat.caller = Caller::inside_tunnel(seat.caller.address(), who);
-                    seat.inside = Some((host, place));
+                    seat.inside = Some((Inside::plain(&host), Some(place)));
                     return Some(client);
                 }
                 self.close_plain(plain, record);
                 None
             }
+            Onward::Open(open) => self.look_inside(client, (record, host), *open, seat, drain).await,
         }
     }
 
     /// Reads as far as it takes to know what a client sends to a TLS port.
-    async fn first(&self, client: &mut Handover, drain: &mut DrainWatch) -> First {
+    pub(super) async fn first(&self, client: &mut Handover, drain: &mut DrainWatch) -> First {
         let mut sniffer = Sniffer::default();
         let mut sniffed = sniffer.feed(&client.unread);
         let reading = async {
             while sniffed == Sniffed::More {
-                match receive(&client.socket, sniffer.room()).await {
+                match receive(client.tcp(), sniffer.room()).await {
                     Ok(bytes) if !bytes.is_empty() => sniffed = sniffer.feed(&bytes),
                     Ok(_) | Err(_) => return First::Left,
                 }
@@ -103,7 +109,7 @@ impl Exchange {
     }
 
     /// Counts what a ClientHello says of the tunnel's host; nothing of a client that left.
-    fn check_name(&self, first: First, host: &HostTarget) -> Option<SniCheck> {
+    pub(super) fn check_name(&self, first: First, host: &HostTarget) -> Option<SniCheck> {
         let check = match first {
             First::Left => return None,
             First::Late => SniCheck::Timeout,
@@ -119,7 +125,7 @@ impl Exchange {
     async fn plain(&self, client: &mut Handover, drain: &mut DrainWatch) -> Plain {
         if client.unread.is_empty() {
             let received = tokio::select! {
-                received = tokio::time::timeout(self.tunnels.settings.hello, receive(&client.socket, PART)) => received,
+                received = tokio::time::timeout(self.tunnels.settings.hello, receive(client.tcp(), PART)) => received,
                 () = cut_off(drain) => return Plain::Left,
             };
             match received {
@@ -131,8 +137,7 @@ impl Exchange {
         match client.unread.first() {
             None => Plain::Left,
             Some(0x16) => Plain::Foreign(ForeignBytes::ClientHello),
-            // A method, or the blank line that some clients send before one.
-            Some(byte) if byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n') => Plain::Http,
+            Some(byte) if is_http(*byte) => Plain::Http,
             Some(_) => Plain::Foreign(ForeignBytes::Unknown),
         }
     }
@@ -153,7 +158,7 @@ impl Exchange {
     }
 
     /// Carries a blind tunnel to its end.
-    async fn tunnel(&self, client: Handover, blind: Blind, mut record: Record, drain: &mut DrainWatch) {
+    async fn tunnel(&self, mut client: Handover, blind: Blind, mut record: Record, drain: &mut DrainWatch) {
         let Blind { origin, address, mut judged } = blind;
         let meter = Meter::new(self.recorder.clock().clone());
         let mut refused = None;
@@ -167,7 +172,10 @@ impl Exchange {
         };
         let policies = self.in_force.changes();
         let watching = Watching { settings: &self.tunnels.settings, drain, policies, judge };
-        let end = carry(&client.socket, &origin, client.unread, &meter, watching).await;
+        // A tunnel inside TLS there is not: CONNECT is refused there.
+        let unread = std::mem::take(&mut client.unread);
+        let Some(tcp) = client.tcp() else { return };
+        let end = carry(tcp, &origin, unread, &meter, watching).await;
         let (up, down) = meter.bytes();
         record.add_up(up);
         record.add_down(down);
@@ -180,8 +188,14 @@ impl Exchange {
     }
 }
 
+/// Whether HTTP begins so: with a method, or the blank line that some clients send before one.
+pub(super) fn is_http(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n')
+}
+
 /// Receives what there is, at most so much; nothing if nothing will come.
-async fn receive(client: &TcpStream, most: usize) -> io::Result<Vec<u8>> {
+async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec<u8>> {
+    let client = client.ok_or(io::ErrorKind::Unsupported)?;
     let mut bytes = vec![0; most.min(PART)];
     loop {
         client.readable().await?;
@@ -208,7 +222,7 @@ fn closed_for(check: SniCheck) -> (Reason, &'static str) {
 }
 
 /// Closes a tunnel for what its first bytes are.
-fn close(mut record: Record, reason: Reason, keep: Keep, why: &'static str) {
+pub(super) fn close(mut record: Record, reason: Reason, keep: Keep, why: &'static str) {
     record.enter(Stage::Connect);
     record.rejected(reason, None, keep);
     record.tunnel_closed(why);

@@ -69,7 +69,7 @@ impl<E: HeadEvents> HeadReader<E> {
                 bytes.advance(sent);
             }
             Closing::Answering(_) => {
-                self.socket.shut_down();
+                ready!(self.poll_shut_down(cx));
                 *closing = self.linger();
             }
             Closing::Lingering(left) => {

@@ -1,5 +1,6 @@
 //! The socket as hyper sees it.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 use super::closing::{Closing, Wrong};
 use super::line::push_encoded;
 use super::scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan};
-use super::socket::{ClientWatch, Socket};
+use super::socket::{ClientWatch, Socket, Tcp};
 use super::timer::LazyTimer;
 use super::turn::Turn;
 
@@ -55,15 +56,32 @@ pub struct ReaderSettings {
 /// A client's socket between two protocols: CONNECT and what follows it.
 #[derive(Debug)]
 pub struct Handover {
-    /// The socket.
-    pub socket: Arc<TcpStream>,
+    pub(super) socket: Socket,
     /// Bytes that have arrived and belong to what follows.
     pub unread: Vec<u8>,
 }
 
+impl Handover {
+    /// Lets others see the client leave. The socket stays open for as long as anybody watches.
+    pub fn watch(&self) -> ClientWatch {
+        self.socket.watch()
+    }
+
+    /// Tells the client that nothing more will come.
+    pub async fn shut_down(&mut self) {
+        // It fails if the client has gone, who then needs not be told.
+        let _ = poll_fn(|cx| self.socket.poll_shut_down(cx)).await;
+    }
+
+    /// The socket, for bytes that are nobody's but the tunnel's; none inside TLS.
+    pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
+        self.socket.plain().map(|tcp| &tcp.0)
+    }
+}
+
 impl From<TcpStream> for Handover {
     fn from(socket: TcpStream) -> Self {
-        Self { socket: Arc::new(socket), unread: Vec::new() }
+        Self { socket: Socket::Plain(Tcp(Arc::new(socket))), unread: Vec::new() }
     }
 }
 
@@ -122,7 +140,7 @@ impl<E: HeadEvents> HeadReader<E> {
     pub fn new(client: impl Into<Handover>, events: E, settings: ReaderSettings, turn: Arc<Turn>) -> Self {
         let client = client.into();
         Self {
-            socket: Socket::new(client.socket),
+            socket: client.socket,
             events,
             settings,
             turn,
@@ -144,7 +162,7 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
     pub fn into_handover(self) -> Handover {
-        Handover { socket: self.socket.into_stream(), unread: self.buffer }
+        Handover { socket: self.socket, unread: self.buffer }
     }
 
     /// Fills `out` with what hyper is to see next; nothing means that the client has gone.
@@ -184,21 +202,20 @@ impl<E: HeadEvents> HeadReader<E> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if self.socket.poll_readable(cx)?.is_pending() {
-                ready!(self.poll_silence(cx));
-                return Poll::Ready(Ok(()));
-            }
             // What arrives ahead of its turn, or behind other bytes, is not for hyper to see yet.
             let direct = self.buffer.is_empty() && self.turn.is_over();
-            let received = if direct { self.socket.try_recv(out) } else { self.receive() };
+            let received = if direct { self.socket.poll_recv(cx, out) } else { self.poll_buffer(cx) };
+            let Poll::Ready(received) = received else {
+                ready!(self.poll_silence(cx));
+                return Poll::Ready(Ok(()));
+            };
             let done = match received? {
-                None => false,
-                Some(0) => {
+                0 => {
                     self.mode = Mode::Closing(Closing::Over);
                     true
                 }
-                Some(_) if direct => self.judge_direct(out),
-                Some(_) => self.judge_buffer(),
+                _ if direct => self.judge_direct(out),
+                _ => self.judge_buffer(),
             };
             if done {
                 return Poll::Ready(Ok(()));
@@ -289,23 +306,15 @@ impl<E: HeadEvents> HeadReader<E> {
             self.passed(left, handed);
             return Poll::Ready(Ok(()));
         }
-        loop {
-            if self.socket.poll_readable(cx)?.is_pending() {
-                ready!(self.poll_silence(cx));
-                return Poll::Ready(Ok(()));
-            }
-            match self.socket.try_recv(&mut (&mut *out).limit(most))? {
-                None => {}
-                Some(0) => {
-                    self.mode = Mode::Closing(Closing::Over);
-                    return Poll::Ready(Ok(()));
-                }
-                Some(received) => {
-                    self.passed(left, received);
-                    return Poll::Ready(Ok(()));
-                }
-            }
+        let Poll::Ready(received) = self.socket.poll_recv(cx, &mut (&mut *out).limit(most)) else {
+            ready!(self.poll_silence(cx));
+            return Poll::Ready(Ok(()));
+        };
+        match received? {
+            0 => self.mode = Mode::Closing(Closing::Over),
+            received => self.passed(left, received),
         }
+        Poll::Ready(Ok(()))
     }
 
     fn passed(&mut self, left: u64, count: usize) {
@@ -337,18 +346,9 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Receives into the buffer.
-    fn receive(&mut self) -> io::Result<Option<usize>> {
-        self.buffer.reserve(ROOM);
-        self.socket.try_recv(&mut self.buffer)
-    }
-
     pub(super) fn poll_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_readable(cx))?;
-            if let Some(received) = self.receive()? {
-                return Poll::Ready(Ok(received));
-            }
-        }
+        self.buffer.reserve(ROOM);
+        self.socket.poll_recv(cx, &mut self.buffer)
     }
 
     /// Ready once the client has left, though its next head lies unread by hyper.
@@ -367,13 +367,28 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.socket.poll_send(cx, slices) {
-            Poll::Ready(sent) => {
-                self.stall.note();
-                Poll::Ready(sent)
-            }
-            Poll::Pending => self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        let sent = self.socket.poll_send(cx, slices);
+        self.poll_stall(cx, sent)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.socket.poll_flush(cx);
+        self.poll_stall(cx, flushed)
+    }
+
+    /// Tells the client that nothing more will come.
+    pub(super) fn poll_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let told = self.socket.poll_shut_down(cx);
+        // It fails if the client has gone, who then needs not be told.
+        self.poll_stall(cx, told).map(drop)
+    }
+
+    fn poll_stall<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if sent.is_ready() {
+            self.stall.note();
+            return sent;
         }
+        self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Whether hyper's bytes are not to be sent: an answer to a head that it refused by itself, which says nothing.
@@ -400,13 +415,15 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mode = std::mem::replace(&mut self.mode, Mode::Head);
+        let over = matches!(self.mode, Mode::Closing(Closing::Over)) && self.socket.plain().is_none();
+        if over || !matches!(self.mode, Mode::Closing(_)) {
+            ready!(self.poll_shut_down(cx));
+        }
         let sending = self.bodies || !self.buffer.is_empty();
-        let closing = if let Mode::Closing(closing) = mode {
-            closing
-        } else {
-            self.socket.shut_down();
-            if sending { self.linger() } else { Closing::Over }
+        let closing = match std::mem::replace(&mut self.mode, Mode::Head) {
+            Mode::Closing(closing) => closing,
+            _ if sending => self.linger(),
+            _ => Closing::Over,
         };
         self.poll_closing(closing, cx)
     }
@@ -478,7 +495,9 @@ impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().flushed(cx);
+        let this = self.get_mut();
+        ready!(this.poll_flush(cx))?;
+        this.flushed(cx);
         Poll::Ready(Ok(()))
     }
 

@@ -2,43 +2,107 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BufMut;
 use socket2::SockRef;
-use tokio::io::Interest;
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-/// The reader's handle.
+use super::secure::{self, Session};
+
+/// A client's socket, in the clear or with TLS over it.
 #[derive(Debug)]
-pub(super) struct Socket(Arc<TcpStream>);
+pub(super) enum Socket {
+    Plain(Tcp),
+    Tls(Box<Session>),
+}
 
 impl Socket {
-    pub(super) fn new(stream: Arc<TcpStream>) -> Self {
-        Self(stream)
-    }
-
     pub(super) fn watch(&self) -> ClientWatch {
-        ClientWatch(Arc::clone(&self.0))
+        ClientWatch(Arc::clone(&self.tcp().0))
     }
 
-    pub(super) fn into_stream(self) -> Arc<TcpStream> {
-        self.0
+    fn tcp(&self) -> &Tcp {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(session) => session.get_ref().0.tcp(),
+        }
     }
 
-    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_read_ready(cx)
+    /// The socket, if nothing is spoken over it.
+    pub(super) fn plain(&self) -> Option<&Tcp> {
+        match self {
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(_) => None,
+        }
     }
 
-    /// Receives what is there; `None` if nothing is, 0 if nothing will come any more.
-    pub(super) fn try_recv(&self, into: &mut impl BufMut) -> io::Result<Option<usize>> {
-        let room = into.chunk_mut().len();
-        self.moving(Interest::READABLE, room, || self.0.try_read_buf(into))
+    /// Receives what is there. Ready when something was, with 0 if nothing will come any more.
+    pub(super) fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut impl BufMut,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_recv(cx, into),
+            Self::Tls(session) => secure::poll_recv(session, cx, into),
+        }
     }
 
     /// Sends what finds room. Ready when some did.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_send(cx, slices),
+            Self::Tls(session) => Pin::new(session).poll_write_vectored(cx, slices),
+        }
+    }
+
+    /// Sends what TLS holds back; a plain socket holds nothing back.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(session) => Pin::new(session).poll_flush(cx),
+        }
+    }
+
+    /// Tells the client that nothing more will come.
+    pub(super) fn poll_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(tcp) => {
+                tcp.shut_down();
+                Poll::Ready(Ok(()))
+            }
+            Self::Tls(session) => Pin::new(session).poll_shutdown(cx),
+        }
+    }
+}
+
+/// The socket itself.
+#[derive(Clone, Debug)]
+pub(super) struct Tcp(pub(super) Arc<TcpStream>);
+
+impl Tcp {
+    /// As [`Socket::poll_recv`].
+    pub(super) fn poll_recv(&self, cx: &mut Context<'_>, into: &mut impl BufMut) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            let room = into.chunk_mut().len();
+            let received = self.moving(Interest::READABLE, room, || self.0.try_read_buf(into))?;
+            if let Some(received) = received {
+                return Poll::Ready(Ok(received));
+            }
+        }
+    }
+
+    /// As [`Socket::poll_send`].
     pub(super) fn poll_send(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let length = slices.iter().map(|slice| slice.len()).sum();
         loop {
@@ -50,7 +114,6 @@ impl Socket {
         }
     }
 
-    /// Tells the client that nothing more will come.
     pub(super) fn shut_down(&self) {
         // It fails if the client has gone, who then needs not be told.
         let _ = SockRef::from(&*self.0).shutdown(Shutdown::Write);
@@ -85,11 +148,6 @@ impl Socket {
 pub struct ClientWatch(Arc<TcpStream>);
 
 impl ClientWatch {
-    /// Watches a client's socket, which stays open for as long as anybody watches.
-    pub(in crate::proxy) fn new(socket: &Arc<TcpStream>) -> Self {
-        Self(Arc::clone(socket))
-    }
-
     /// Has the connection reset when it is dropped: an end in order would be the end of a body without length.
     pub fn reset_at_end(&self) {
         // It fails if the client has gone, who then needs not be told.

@@ -25,7 +25,7 @@ pub const SPECS: &[Spec] = &[
     row("max_depth", Shape::CountOrNone, Default::None, Until(Request), Works),
     row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
     row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, Works),
-    row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, NotYet),
+    row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, Works),
     row("index", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
     row("follow", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
     row("enforce_follow", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),

@@ -1,0 +1,103 @@
+//! TLS over a client's socket: the server's side of it, as the head reader reads and writes it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut};
+use rustls::ServerConfig;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::reader::Handover;
+use super::socket::{Socket, Tcp};
+
+/// TLS that stands.
+pub(in crate::proxy) type Session = TlsStream<Wire>;
+
+/// What TLS is spoken over: the socket, behind bytes that were read from it before.
+#[derive(Debug)]
+pub(in crate::proxy) struct Wire {
+    unread: io::Cursor<Vec<u8>>,
+    tcp: Tcp,
+}
+
+impl Wire {
+    pub(super) fn tcp(&self) -> &Tcp {
+        &self.tcp
+    }
+}
+
+/// Speaks the server's side of a TLS handshake to its end.
+///
+/// # Errors
+/// The client's alert, a mistake of it, or its leaving ([`io::ErrorKind::UnexpectedEof`]); rustls's own errors are
+/// inside.
+pub(in crate::proxy) async fn accept(client: Handover, config: Arc<ServerConfig>) -> io::Result<Handover> {
+    let tcp = client.socket.plain().cloned().ok_or(io::ErrorKind::Unsupported)?;
+    let wire = Wire { unread: io::Cursor::new(client.unread), tcp };
+    let session = TlsAcceptor::from(config).accept(wire).await?;
+    Ok(Handover { socket: Socket::Tls(Box::new(session)), unread: Vec::new() })
+}
+
+/// Receives plaintext; 0 if nothing will come any more. Many clients leave without the alert that ends TLS in order:
+/// what is cut off by that shows in the framing of HTTP.
+pub(super) fn poll_recv(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    into: &mut impl BufMut,
+) -> Poll<io::Result<usize>> {
+    let mut session = Pin::new(session);
+    let received = match ready!(session.as_mut().poll_fill_buf(cx)) {
+        Ok(plain) => {
+            let count = plain.len().min(into.chunk_mut().len());
+            into.put_slice(plain.get(..count).unwrap_or_default());
+            count
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+        Err(error) => return Poll::Ready(Err(error)),
+    };
+    session.consume(received);
+    Poll::Ready(Ok(received))
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.unread.has_remaining() {
+            let count = this.unread.remaining().min(out.remaining());
+            out.put(Buf::take(&mut this.unread, count));
+            return Poll::Ready(Ok(()));
+        }
+        this.tcp.poll_recv(cx, out).map_ok(|_| ())
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.tcp.poll_send(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.tcp.poll_send(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp.shut_down();
+        Poll::Ready(Ok(()))
+    }
+}
