@@ -41,6 +41,9 @@ const HEAD_BYTES: usize = 16 << 10;
 /// After a failed accept (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What clients import as a certificate.
+const PEM: &str = "application/x-pem-file";
+
 type Answer = Response<Full<Bytes>>;
 
 /// The admin server.
@@ -50,12 +53,18 @@ pub struct Admin {
     metrics: Metrics,
     readiness: Readiness,
     policy: PolicyApi,
+    authorities: Option<String>,
 }
 
 impl Admin {
     /// A server that lets in whom the guard admits.
     pub fn new(guard: Guard, metrics: Metrics, readiness: Readiness, policy: PolicyApi) -> Self {
-        Self { guard, metrics, readiness, policy }
+        Self { guard, metrics, readiness, policy, authorities: None }
+    }
+
+    /// Shows these certificates (PEM) to clients that shall trust them.
+    pub fn authorities(self, pem: String) -> Self {
+        Self { authorities: Some(pem), ..self }
     }
 
     /// Serves until `stop` is ready; connections under way are finished in the background.
@@ -94,6 +103,17 @@ impl Admin {
             (Route::Health, Takes::This) => page(StatusCode::OK, PLAIN, "ok\n".into()),
             (Route::Ready, Takes::This) => health::answer(&self.readiness),
             (Route::Policy, Takes::This) => self.policy.show(),
+            (Route::Authorities, Takes::This) => self.show_authorities(),
+        }
+    }
+
+    fn show_authorities(&self) -> Answer {
+        match &self.authorities {
+            Some(pem) => page(StatusCode::OK, PEM, pem.clone()),
+            None => problem(
+                StatusCode::NOT_FOUND,
+                "there is no certificate authority to trust: this proxy does not look into TLS (tls.intercept)",
+            ),
         }
     }
 }
@@ -106,6 +126,7 @@ enum Route {
     Ready,
     Policy,
     Reload,
+    Authorities,
 }
 
 /// Whether a method is one that a route takes.
@@ -121,6 +142,7 @@ impl Route {
             "/metrics" => Some(Self::Metrics),
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
+            "/ca.pem" => Some(Self::Authorities),
             "/api/v1/policy" => Some(Self::Policy),
             "/api/v1/reload" => Some(Self::Reload),
             _ => None,
@@ -131,7 +153,7 @@ impl Route {
         match self {
             Self::Reload if *method == Method::POST => Takes::This,
             Self::Reload => Takes::Only("POST"),
-            Self::Metrics | Self::Health | Self::Ready | Self::Policy => match *method {
+            Self::Metrics | Self::Health | Self::Ready | Self::Policy | Self::Authorities => match *method {
                 Method::GET | Method::HEAD => Takes::This,
                 _ => Takes::Only("GET, HEAD"),
             },

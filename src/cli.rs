@@ -4,9 +4,13 @@
 //! says with its [`Exit`] what a script needs to know.
 
 pub mod args;
+pub mod authority;
+mod bundle;
+mod ca;
 mod check;
 mod decide;
 mod demo;
+mod env;
 mod exit;
 mod explain;
 mod judged;
@@ -48,6 +52,8 @@ fn dispatch(command: Command) -> Exit {
         Command::Test(args) => test::run(&args),
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => show_targets(&args),
+        Command::Ca(args) => ca::run(&args),
+        Command::Env(args) => env::run(&args),
         Command::Password => password::run(),
     }
 }

@@ -54,6 +54,12 @@ pub enum Command {
     /// Show the canonical form of URLs, and the range of an address
     #[command(after_help = TARGET_HELP)]
     Target(TargetArgs),
+    /// Make, show and export the certificate authority that clients trust
+    #[command(after_help = CA_HELP)]
+    Ca(CaArgs),
+    /// Print the variables that send a shell's clients through the proxy
+    #[command(after_help = ENV_HELP)]
+    Env(EnvArgs),
     /// Make the hash of a password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
@@ -66,6 +72,32 @@ Example:
 
 Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user, password_hash}}]`. Put it in quotes, as
 it is. Of standard input the first line is read. Hashes that `htpasswd -B` makes ($2y$...) can stand there too.";
+
+const CA_HELP: &str = "\
+Example:
+  crawlgate ca init
+  crawlgate ca show
+  crawlgate ca export -o crawlgate-ca.pem
+
+The files are those of `tls.ca` in the configuration. The key never leaves its file, which nobody but its owner may read;
+no file is overwritten. `run` makes an authority too, if it looks into TLS (`tls.intercept`) and there is none.
+
+To change it: list a new one behind the old one under `tls.ca`, let clients trust both (the export and tls.bundle hold
+all), then put the new one first: the first signs.
+
+Exit codes: 0 done, 2 wrong usage, files that are there already or have mistakes, 3 no authority, or it cannot be used.";
+
+const ENV_HELP: &str = "\
+Example:
+  eval \"$(crawlgate env)\"
+  crawlgate env --shell fish | source
+  crawlgate env --shell powershell | Out-String | Invoke-Expression
+
+The proxy for http and https, and if it looks into TLS (`tls.intercept`) whom to trust: the file of `tls.bundle` for
+clients whose variable replaces the system's roots, the certificate alone for Node, which adds it. Clients that read no
+such variable (wget, aria2, Java, Chromium) are told in their own way; see README.
+
+Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 cannot print.";
 
 const CHECK_HELP: &str = "\
 Example:
@@ -292,6 +324,73 @@ pub struct RobotsFetchArgs {
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
+}
+
+/// Arguments of `ca`.
+#[derive(Args, Debug)]
+pub struct CaArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CaCommand,
+    /// The configuration; else the one that `run` would use
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+}
+
+/// The commands under `ca`.
+#[derive(Debug, Subcommand)]
+pub enum CaCommand {
+    /// Make the first authority of the configuration
+    Init,
+    /// Show who they are, how long they are valid and where they are
+    Show,
+    /// Write the certificates, for clients that shall trust them
+    Export(CaExportArgs),
+}
+
+/// Arguments of `ca export`.
+#[derive(Args, Debug)]
+pub struct CaExportArgs {
+    /// PEM holds all authorities, DER the one that signs
+    #[arg(long, value_enum, default_value = "pem")]
+    pub format: CaFormat,
+    /// Where to; else standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// The form of an exported certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CaFormat {
+    /// Text, one certificate after another.
+    Pem,
+    /// The bytes of one.
+    Der,
+}
+
+/// Arguments of `env`.
+#[derive(Args, Debug)]
+pub struct EnvArgs {
+    /// The configuration; else the one that `run` would use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Whose language to print; else that of $SHELL, else sh
+    #[arg(long, value_enum)]
+    pub shell: Option<Shell>,
+    /// The crawler whose own listener to name
+    #[arg(long, value_name = "NAME")]
+    pub crawler: Option<String>,
+}
+
+/// A shell's language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// POSIX: sh, bash, zsh, dash.
+    Sh,
+    /// fish.
+    Fish,
+    /// PowerShell.
+    Powershell,
 }
 
 /// Arguments of `target`.

@@ -12,7 +12,7 @@ pub enum Exit {
     Negative = 1,
     /// Wrong usage, or a file that is missing or has mistakes.
     Invalid = 2,
-    /// It cannot run: a port is taken.
+    /// It cannot run: a port is taken, there is no certificate authority.
     CannotRun = 3,
 }
 

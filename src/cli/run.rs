@@ -70,9 +70,12 @@ async fn serve(settings: &Settings, opened: Opened) -> Exit {
     };
     let server = match Server::start(settings, opened) {
         Ok(server) => server,
-        Err(error @ (StartError::Listen(..) | StartError::Log(_) | StartError::Other(_))) => {
-            return say_and_fail(&error);
-        }
+        Err(
+            error @ (StartError::Listen(..)
+            | StartError::Log(_)
+            | StartError::Authority(_)
+            | StartError::Other(_)),
+        ) => return say_and_fail(&error),
     };
     // Scripts read these two lines; they are plain text whatever the form of the messages.
     for address in &server.proxy {

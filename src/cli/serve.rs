@@ -43,11 +43,11 @@ use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
-use crate::tls::ca::Authority;
-use crate::tls::leaf::Minter;
+use crate::tls::{Authority, AuthorityError, Minter};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
+use super::authority;
 use super::origin_roots::origin_tls;
 use super::reload::{self, Opened, Reloading};
 use super::systemd;
@@ -84,6 +84,8 @@ pub enum StartError {
     Listen(SocketAddr, io::Error),
     /// The decision log cannot be opened.
     Log(io::Error),
+    /// There is no certificate authority that could sign.
+    Authority(AuthorityError),
     /// Anything else, in words.
     Other(String),
 }
@@ -97,6 +99,7 @@ impl std::fmt::Display for StartError {
                  --listen or --admin, or in the configuration"
             ),
             Self::Log(error) => write!(f, "cannot open the decision log (logs.decisions): {error}"),
+            Self::Authority(error) => error.fmt(f),
             Self::Other(words) => f.write_str(words),
         }
     }
@@ -115,6 +118,7 @@ impl Server {
         let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
         let recorder = Recorder::new(metrics.clone(), log.clone(), clock.clone());
         count_panics(metrics.clone());
+        let authorities = authority::open(settings, clock.wall()).map_err(StartError::Authority)?;
 
         let listeners = settings.listen.iter().map(|listener| listen(listener.address));
         let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
@@ -126,7 +130,11 @@ impl Server {
         let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
-        let exchange = Arc::new(exchange(settings, Arc::clone(&in_force), recorder.clone(), own)?);
+        let (pem, authority) = authorities.map(|opened| (opened.pem, opened.authority)).unzip();
+        let interceptor =
+            authority.map(|authority| interceptor(settings, authority, &recorder)).transpose()?;
+        let exchange = exchange(settings, Arc::clone(&in_force), recorder.clone(), own, interceptor)?;
+        let exchange = Arc::new(exchange);
         let (drain, watch) = Drain::new();
         let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
@@ -144,7 +152,10 @@ impl Server {
         let token = settings.admin.token_file.as_deref().map(token).transpose()?;
         let policy = PolicyApi { in_force, reloads: reloads.clone() };
         let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
-        let server = Admin::new(Guard::new([], token), metrics, readiness, policy);
+        let mut server = Admin::new(Guard::new([], token), metrics, readiness, policy);
+        if let Some(pem) = pem {
+            server = server.authorities(pem);
+        }
         let (stop_admin, stopped) = oneshot::channel();
         tasks.spawn(server.serve(admin_listener, async move {
             let _ = stopped.await;
@@ -202,6 +213,7 @@ fn exchange(
     in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     recorder: Recorder,
     own: Vec<SocketAddr>,
+    interceptor: Option<Interceptor>,
 ) -> Result<Exchange, StartError> {
     let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
@@ -225,7 +237,7 @@ fn exchange(
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
-        interceptor: interceptor(settings, &recorder)?,
+        interceptor: interceptor.map(Arc::new),
         via,
         recorder,
         profile: match settings.profile {
@@ -263,22 +275,16 @@ pub(super) fn robots_fetcher(
     })
 }
 
-/// What looks into TLS, if the settings want that.
-fn interceptor(settings: &Settings, recorder: &Recorder) -> Result<Option<Arc<Interceptor>>, StartError> {
-    let tls = &settings.tls;
-    let Some(files) = tls.authorities.first().filter(|_| tls.intercept) else { return Ok(None) };
-    let now = std::time::SystemTime::now();
-    let authority = if tls.create && !files.cert.exists() {
-        Authority::create(&files.cert, &files.key, now)
-    } else {
-        Authority::load(&files.cert, &files.key, now)
-    };
-    let authority = authority.map_err(|error| StartError::Other(error.to_string()))?;
-    let (clock, metrics) = (recorder.clock().clone(), recorder.metrics().clone());
-    let minter = Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock, metrics);
-    let minter = minter.map_err(|error| StartError::Other(error.to_string()))?;
-    let telling = if tls.intercept_to_reject { Telling::Inside } else { Telling::AtConnect };
-    Ok(Some(Arc::new(Interceptor::new(minter, telling))))
+/// What looks into TLS, with certificates that this authority signs.
+fn interceptor(
+    settings: &Settings,
+    authority: Authority,
+    recorder: &Recorder,
+) -> Result<Interceptor, StartError> {
+    let (tls, clock, metrics) = (&settings.tls, recorder.clock().clone(), recorder.metrics().clone());
+    let minter = Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock, metrics)
+        .map_err(|error| StartError::Other(error.to_string()))?;
+    Ok(Interceptor::new(minter, if tls.intercept_to_reject { Telling::Inside } else { Telling::AtConnect }))
 }
 
 fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {

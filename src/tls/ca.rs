@@ -379,9 +379,9 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> 
         fs::create_dir_all(directory).map_err(|error| io_error(directory, error))?;
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let mut file = file.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => AuthorityError::Exists(path.to_owned()),
-        _ => io_error(path, error),
+    let mut file = file.map_err(|error| {
+        let there = error.kind() == io::ErrorKind::AlreadyExists;
+        if there { AuthorityError::Exists(path.to_owned()) } else { io_error(path, error) }
     })?;
     file.write_all(text).and_then(|()| file.sync_all()).map_err(|error| {
         // A file that is cut short is worse than none.
@@ -390,8 +390,8 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> 
     })
 }
 
-/// RFC 7468.
-pub(super) fn pem(label: &str, der: &[u8]) -> String {
+/// Bytes as PEM text (RFC 7468).
+pub fn pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     for chunk in der.chunks(48) {
         text.push_str(&BASE64.encode(chunk));

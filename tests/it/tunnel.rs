@@ -3,6 +3,7 @@
 
 mod first;
 mod hello;
+mod inside;
 mod judged;
 mod leave;
 mod open;

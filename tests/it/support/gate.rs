@@ -58,6 +58,16 @@ impl Gate {
         write(&self.directory, name, text)
     }
 
+    /// A file by its path from the directory of its configuration.
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    /// The decision log, where that is `log.json`, so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.file("log.json")).unwrap_or_default()
+    }
+
     /// Sends the process a signal: `HUP`, `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());

@@ -1,0 +1,439 @@
+//! Tunnels that are looked into: what a client that trusts the authority is told inside TLS, and what ends the others.
+//!
+//! What is fetched from origins over TLS has tests of its own; here the origin is never asked, but where HTTP is in the
+//! clear.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::{Resumption, danger};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme,
+};
+
+use crate::support::gate::Gate;
+
+use super::wire::{Client, Origin, config, metric, until};
+
+const POLICY: &str = "
+policy: 1
+name: inside
+options:
+  disposition: allow
+  robots: { obey: false }
+  politeness: { delay: 0s, concurrency: 100 }
+rules:
+  - { id: refused-host, forbid: { host: refused.test } }
+  - { id: private, forbid: { under: /private } }
+  - { id: half, when: { host: half.test }, set: { tls: tunnel } }
+  - { id: blind, when: { host: b.test }, set: { tls: tunnel } }
+  - { id: blind-no, forbid: { host: b.test } }
+  - { id: no-tls, about: nothing here is for crawlers, when: { host: localtest.test }, set: { tls: reject } }
+  - { id: never, forbid: { host: a.test, under: /never } }
+";
+
+fn gate_with(tls: &str, more: &str) -> Gate {
+    let files = "ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem";
+    let more = format!("tls: {{ intercept: true, {files}{tls} }}\n{more}");
+    Gate::start(&config("connect_ports: [1-65535]", &more), POLICY)
+}
+
+fn gate() -> Gate {
+    gate_with("", "")
+}
+
+/// A client's configuration that trusts the gate's authority.
+fn trusting(gate: &Gate) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let pem = std::fs::read(gate.file("ca.pem")).unwrap();
+    roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
+    Arc::new(builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap()
+}
+
+/// TLS inside a tunnel.
+struct Inside(rustls::StreamOwned<ClientConnection, TcpStream>);
+
+impl Inside {
+    /// Opens a tunnel and speaks TLS in it, asking for a name.
+    fn try_open(
+        proxy: SocketAddr,
+        authority: &str,
+        name: &str,
+        config: &Arc<ClientConfig>,
+    ) -> Result<Self, std::io::Error> {
+        let Client(socket) = Client::tunnel_to(proxy, authority);
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Self(stream))
+    }
+
+    fn open(proxy: SocketAddr, host: &str, config: &Arc<ClientConfig>) -> Self {
+        Self::try_open(proxy, &format!("{host}:443"), host, config).unwrap()
+    }
+
+    fn send(&mut self, text: impl AsRef<[u8]>) {
+        self.0.write_all(text.as_ref()).unwrap();
+        self.0.flush().unwrap();
+    }
+
+    /// One answer: its head, and its body by `Content-Length`.
+    fn answer(&mut self) -> (String, String) {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            self.0.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut body).unwrap();
+        (head, String::from_utf8(body).unwrap())
+    }
+
+    fn ask(&mut self, host: &str, path: &str) -> (String, String) {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        self.answer()
+    }
+
+    /// Whether the connection is over, in the order that TLS has for that.
+    fn ended(&mut self) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).unwrap();
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+}
+
+#[track_caller]
+fn check(answer: &str, status: u16, fields: &[&str]) {
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+    for field in fields {
+        assert!(answer.contains(&format!("\r\n{field}")), "{field}: {answer}");
+    }
+}
+
+#[test]
+fn each_request_inside_tls_is_judged_for_itself() {
+    let gate = gate();
+    let config = trusting(&gate);
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    assert_eq!(client.0.conn.alpn_protocol(), None);
+    for path in ["/private/x", "/private/", "/never?x"] {
+        let (head, body) = client.ask("a.test", path);
+        let rule = if path.starts_with("/private") { "private" } else { "never" };
+        check(
+            &head,
+            451,
+            &[&format!("crawl-rule: {rule}\r\n"), "crawl-policy: inside@", "crawl-reason: rule\r\n"],
+        );
+        assert!(body.contains(&format!("\"rule\":\"{rule}\"")), "{body}");
+    }
+    // Two at once, behind each other.
+    let two =
+        "GET /private/1 HTTP/1.1\r\nHost: a.test:443\r\n\r\nHEAD /private/2 HTTP/1.1\r\nHost: A.TEST\r\n\r\n";
+    client.send(two);
+    check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+    // Not read whole: the answer to HEAD has the length of its body, and no body.
+    let mut head = [0; 12];
+    client.0.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 451");
+    drop(client);
+    assert_eq!(metric(&gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"), 1);
+    assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"match\"}"), 1);
+    assert_eq!(metric(&gate, "crawlgate_leaf_certificates_total"), 1);
+    // The CONNECT is no request: five were judged.
+    let judged = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
+    until("five decisions", || metric(&gate, judged) == 5);
+    until("five lines", || gate.log().matches("\"host\":\"a.test\"").count() == 5);
+    assert!(!gate.log().contains("CONNECT"), "{}", gate.log());
+}
+
+#[test]
+fn the_names_of_connect_hello_and_host_must_agree() {
+    let gate = gate();
+    let config = trusting(&gate);
+    // Host, against CONNECT and ClientHello.
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    for (text, status, word) in [
+        ("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n", 421, "host_mismatch"),
+        ("GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\n", 421, "host_mismatch"),
+        ("GET / HTTP/1.1\r\nHost: a.test.b.test\r\n\r\n", 421, "host_mismatch"),
+        ("GET https://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 421, "host_mismatch"),
+        ("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 403, "scheme_denied"),
+        ("GET / HTTP/1.1\r\n\r\n", 400, "bad_request"),
+        ("TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n", 405, "method_denied"),
+        ("GET https://a.test/private/ HTTP/1.1\r\nHost: b.test\r\n\r\n", 451, "rule"),
+        ("GET /private/ HTTP/1.1\r\nHost: a.test:443\r\n\r\n", 451, "rule"),
+        ("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n", 405, "method_denied"),
+    ] {
+        client.send(text);
+        check(&client.answer().0, status, &[&format!("crawl-reason: {word}\r\n")]);
+    }
+    client.ended();
+    // The ClientHello, against CONNECT: the certificate is that of the CONNECT, whatever the client asks for.
+    let open = Inside::try_open(gate.proxy, "a.test:443", "b.test", &config).err().unwrap();
+    assert!(open.to_string().contains("not valid for name"), "{open}");
+    let mut client = Inside::try_open(gate.proxy, "a.test:443", "b.test", &credulous()).unwrap();
+    let (head, _) = client.ask("b.test", "/");
+    check(&head, 421, &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"]);
+    client.ended();
+    let mut client = Inside::try_open(gate.proxy, "a.test:443", "b.test", &credulous()).unwrap();
+    let (head, _) = client.ask("a.test", "/");
+    check(&head, 421, &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"]);
+    until("they are counted", || metric(&gate, "crawlgate_sni_checks_total{category=\"mismatch\"}") == 3);
+}
+
+#[test]
+fn an_address_has_a_certificate_of_its_own_and_no_tickets() {
+    let gate = gate();
+    let config = trusting(&gate);
+    for authority in ["127.0.0.1:443", "[::1]:443"] {
+        let name = authority.strip_suffix(":443").unwrap().trim_matches(['[', ']']);
+        for _ in 0..2 {
+            let mut client = Inside::try_open(gate.proxy, authority, name, &config).unwrap();
+            assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Full), "{authority}");
+            check(&client.ask(authority, "/private/").0, 451, &["crawl-rule: private\r\n"]);
+        }
+    }
+    assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"none\"}"), 4);
+}
+
+#[test]
+fn sessions_are_resumed_for_the_same_host_alone() {
+    let gate = gate();
+    let mut config = ClientConfig::clone(&trusting(&gate));
+    config.resumption = Resumption::in_memory_sessions(256);
+    let config = Arc::new(config);
+    let kind = |host: &str| {
+        let mut client = Inside::open(gate.proxy, host, &config);
+        check(&client.ask(host, "/private/").0, 451, &["crawl-rule: private\r\n"]);
+        client.0.conn.handshake_kind().unwrap()
+    };
+    assert_eq!(kind("a.test"), HandshakeKind::Full);
+    assert_eq!(kind("a.test"), HandshakeKind::Resumed);
+    assert_eq!(kind("refused.test.a.test"), HandshakeKind::Full);
+    assert_eq!(kind("a.test"), HandshakeKind::Resumed);
+}
+
+#[test]
+fn a_refused_tunnel_is_told_inside_tls() {
+    let gate = gate();
+    let config = trusting(&gate);
+    for (host, status, fields) in [
+        ("refused.test", 451, &["crawl-rule: refused-host\r\n"][..]),
+        ("b.test", 451, &["crawl-rule: blind-no\r\n", "connection: close\r\n"]),
+        ("localtest.test", 451, &["crawl-rule: no-tls\r\n", "connection: close\r\n"]),
+        // half.test is a tunnel, and half refused: nobody could see which half.
+        ("half.test", 451, &["crawl-reason: undecided\r\n", "connection: close\r\n"]),
+    ] {
+        let mut client = Inside::open(gate.proxy, host, &config);
+        let (head, body) = client.ask(host, "/some/page");
+        check(&head, status, fields);
+        check(&head, status, &["crawl-policy: inside@", "crawl-status: REJECTED_FILTER", "proxy-status: "]);
+        assert!(body.contains("urn:crawlgate:decision:"), "{body}");
+    }
+    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\"}";
+    until("the rule is counted", || metric(&gate, refused) == 1);
+    // Without that, by the phrase of the answer to CONNECT.
+    let gate = gate_with(", intercept_to_reject: false", "");
+    let mut client = Client::connect(gate.proxy);
+    client.send("CONNECT b.test:443 HTTP/1.1\r\n\r\n");
+    assert!(client.rest().starts_with("HTTP/1.1 451 Policy-451 rule=blind-no id="));
+}
+
+/// undici, linkinator and ureq send `CONNECT host:80` and speak HTTP in it.
+#[test]
+fn http_in_the_clear_is_judged_by_url_on_any_port() {
+    let (origin, gate) = (Origin::http(), gate());
+    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port);
+    client.send(ask("/private/x"));
+    check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+    client.send(ask("/page"));
+    let (head, body) = client.answer();
+    check(&head, 200, &["crawl-status: ACCEPTED\r\n"]);
+    assert_eq!(body, "ok");
+    assert_eq!(metric(&gate, "crawlgate_leaf_certificates_total"), 0);
+    let mut client = Client::tunnel(gate.proxy, 443);
+    client.send("GET /private/x HTTP/1.1\r\nHost: a.test:443\r\n\r\n");
+    check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+}
+
+#[test]
+fn what_is_neither_tls_nor_http_is_closed() {
+    let gate = gate_with("", "timeouts: { tls: 300ms }");
+    for (bytes, word) in [
+        (&b"\x00\x01\x02"[..], "not_http"),
+        (b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00", "client_hello_malformed"),
+        (b"\x16\x03\x01\x02", "client_hello_timeout"),
+        (b"", "tunnel_silent"),
+    ] {
+        let mut client = Client::tunnel(gate.proxy, 443);
+        client.send(bytes);
+        assert_eq!(client.rest(), "", "{word}");
+        until(word, || gate.log().contains(word));
+    }
+    assert_eq!(metric(&gate, "crawlgate_foreign_bytes_total{reason=\"unknown\"}"), 1);
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
+    let gate = gate();
+    let strict = Arc::new(builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    for _ in 0..2 {
+        let error = Inside::try_open(gate.proxy, "a.test:443", "a.test", &strict).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+    }
+    // One that just leaves, as Node and Java do.
+    let mut client = Client::tunnel(gate.proxy, 443);
+    client.send(super::hello::hello(Some("a.test")));
+    client.bytes(5);
+    drop(client);
+    let failures = "crawlgate_client_tls_failures_total{crawler=\"anonymous\"}";
+    until("three failures", || metric(&gate, failures) == 3);
+    until("named in the log", || gate.log().matches("client_tls_").count() == 3);
+    assert!(gate.log().contains("\"error\":\"client_tls_unknown_ca\""), "{}", gate.log());
+    // The operator is told once.
+    until("told", || gate.said().contains("does it trust the CA?"));
+    assert_eq!(gate.said().matches("does it trust the CA?").count(), 1, "{}", gate.said());
+}
+
+#[test]
+fn silence_inside_tls_ends_in_order() {
+    let gate = gate_with("", "timeouts: { idle: 200ms, head: 300ms }");
+    let config = trusting(&gate);
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    check(&client.ask("a.test", "/private/").0, 451, &[]);
+    client.ended();
+    // A head that does not end has its answer.
+    let mut client = Inside::open(gate.proxy, "a.test", &config);
+    client.send("GET /private/ HTT");
+    check(&client.answer().0, 408, &["crawl-reason: request_timeout\r\n", "connection: close\r\n"]);
+    client.ended();
+}
+
+#[test]
+fn refused_heads_inside_tls_are_answered_in_full() {
+    let gate = gate();
+    let config = trusting(&gate);
+    for (head, status, word) in [
+        ("GET / HTTP/1.1\nHost: a.test\n\n".to_owned(), 400, "bad_request"),
+        (
+            "GET / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .into(),
+            400,
+            "bad_request",
+        ),
+        (format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "x".repeat(9000)), 414, "request_too_large"),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n", "x".repeat(40_000)),
+            431,
+            "headers_too_large",
+        ),
+    ] {
+        let mut client = Inside::open(gate.proxy, "a.test", &config);
+        client.send(&head);
+        check(&client.answer().0, status, &[&format!("crawl-reason: {word}\r\n"), "connection: close\r\n"]);
+        client.ended();
+    }
+}
+
+#[test]
+fn a_body_inside_tls_is_read_and_dropped_with_its_refusal() {
+    let gate = gate();
+    let mut client = Inside::open(gate.proxy, "a.test", &trusting(&gate));
+    for _ in 0..3 {
+        let body = "x".repeat(30_000);
+        client
+            .send(format!("POST /private/ HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000\r\n\r\n{body}"));
+        check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+    }
+    client.send(
+        "POST /private/ HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    );
+    check(&client.answer().0, 451, &["connection: close\r\n"]);
+    client.ended();
+}
+
+#[test]
+fn without_an_authority_what_is_to_be_looked_into_does_not_pass() {
+    let policy = "policy: 1\nname: p\noptions: { disposition: allow, robots: { obey: false } }\nrules:\n  \
+                  - { id: see, when: { host: a.test }, set: { tls: intercept } }\n";
+    let gate = Gate::start(&config("", ""), policy);
+    let mut client = Client::connect(gate.proxy);
+    client.send("CONNECT a.test:443 HTTP/1.1\r\n\r\n");
+    let answer = client.rest();
+    check(&answer, 451, &["crawl-reason: undecided\r\n"]);
+    assert!(answer.contains("no certificate authority"), "{answer}");
+}
+
+#[test]
+fn a_drain_ends_handshakes_and_idle_sessions() {
+    let mut gate = gate_with("", "timeouts: { drain: 5s }");
+    let config = trusting(&gate);
+    let mut idle = Inside::open(gate.proxy, "a.test", &config);
+    check(&idle.ask("a.test", "/private/").0, 451, &[]);
+    let mut silent = Client::tunnel(gate.proxy, 443);
+    gate.signal("TERM");
+    idle.ended();
+    assert_eq!(gate.ended(), Some(0));
+    assert_eq!(silent.rest(), "");
+}
+
+/// A configuration that believes every certificate.
+fn credulous() -> Arc<ClientConfig> {
+    Arc::new(
+        builder().dangerous().with_custom_certificate_verifier(Arc::new(Credulous)).with_no_client_auth(),
+    )
+}
+
+#[derive(Debug)]
+struct Credulous;
+
+impl danger::ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<danger::ServerCertVerified, rustls::Error> {
+        Ok(danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
