@@ -70,12 +70,15 @@ pub(super) fn system_roots(bundle: &Path) -> Vec<CertificateDer<'static>> {
         (Err(_), Err(_)) => file.ends_with(bundle) || bundle.ends_with(file),
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     };
-    let CertificateResult { certs, .. } = match named {
+    let CertificateResult { mut certs, .. } = match named {
         Some(file) if is_bundle(&file) => {
             let system = SYSTEM_FILES.map(Path::new).into_iter().find(|file| file.exists());
             system.map_or_else(CertificateResult::default, |file| load_certs_from_paths(Some(file), None))
         }
         Some(_) | None => load_native_certs(),
     };
+    // Directories are read in no order: the same roots make the same file.
+    certs.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    certs.dedup();
     certs
 }
