@@ -49,7 +49,7 @@ pub(super) fn joined(certificates: &[Certificate]) -> String {
 
 fn text(path: &Path, authorities: &[Certificate]) -> String {
     let ours = |root: &CertificateDer<'_>| authorities.iter().any(|authority| authority.der() == root);
-    let roots = system_roots(path);
+    let roots = system_roots(path).certs;
     if roots.is_empty() {
         warn(
             &"this system has no trusted roots (is `ca-certificates` installed?): tls.bundle holds our own only",
@@ -62,20 +62,23 @@ fn text(path: &Path, authorities: &[Certificate]) -> String {
 }
 
 /// The system's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. In a shell that trusts us by that
-/// variable it names the bundle itself, which must not be made of what it was.
-pub(super) fn system_roots(bundle: &Path) -> Vec<CertificateDer<'static>> {
+/// variable it names the bundle itself: that must not be made of what it was, and our authority is none for origins.
+pub(super) fn system_roots(bundle: &Path) -> CertificateResult {
     let named = env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let is_bundle = |file: &Path| match (fs::canonicalize(file), fs::canonicalize(bundle)) {
         (Ok(file), Ok(bundle)) => file == bundle,
         (Err(_), Err(_)) => file.ends_with(bundle) || bundle.ends_with(file),
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     };
-    let CertificateResult { certs, .. } = match named {
+    let mut found = match named {
         Some(file) if is_bundle(&file) => {
             let system = SYSTEM_FILES.map(Path::new).into_iter().find(|file| file.exists());
             system.map_or_else(CertificateResult::default, |file| load_certs_from_paths(Some(file), None))
         }
         Some(_) | None => load_native_certs(),
     };
-    certs
+    // Directories are read in no order: the same roots make the same file.
+    found.certs.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    found.certs.dedup();
+    found
 }

@@ -11,6 +11,8 @@ use crate::config::settings::{Roots, Settings, Tls};
 use crate::proxy::origin_tls::OriginTlsSettings;
 use crate::vocab::verify::Verify;
 
+use super::bundle;
+
 /// How the proxy speaks TLS to origins. Roots are read only if they are used.
 ///
 /// # Errors
@@ -27,7 +29,7 @@ pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, Strin
 
 fn roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = match tls.roots {
-        Roots::Native => native(),
+        Roots::Native => native(&tls.bundle),
         Roots::Webpki => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
     };
     for file in &tls.extra_roots {
@@ -44,8 +46,8 @@ fn roots(tls: &Tls) -> Result<RootCertStore, String> {
 }
 
 /// The system's. Some systems keep roots that cannot be read any more: what fails is told, and the others count.
-fn native() -> RootCertStore {
-    let found = rustls_native_certs::load_native_certs();
+fn native(bundle: &Path) -> RootCertStore {
+    let found = bundle::system_roots(bundle);
     for error in &found.errors {
         tracing::warn!("tls.roots: {error}");
     }

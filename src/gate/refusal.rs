@@ -34,7 +34,7 @@ pub struct Refusal {
     /// A Proxy-Status error type that fits better than the reason's usual one.
     pub error: Option<&'static str>,
     /// What exactly failed, for the `details` of Proxy-Status.
-    pub fault: Option<Fault>,
+    pub fault: Option<&'static Fault>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
     /// The status of the origin's answer, where there was one.
@@ -91,7 +91,7 @@ impl Refusal {
 
     /// Adds what exactly failed between the proxy and the origin.
     #[must_use]
-    pub fn with_fault(self, fault: Fault) -> Self {
+    pub fn with_fault(self, fault: &'static Fault) -> Self {
         let status = if fault.error == "connection_timeout" { Some(504) } else { self.status };
         Self { status, error: Some(fault.error), fault: Some(fault), ..self.with_detail(fault.words) }
     }

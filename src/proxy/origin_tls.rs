@@ -143,12 +143,12 @@ impl OriginTls {
     }
 
     /// Only a classic hello that is read tells an old origin; one that is not read tells nothing, and so the large one is
-    /// tried first the next time.
+    /// tried first the next time. What is remembered already is left to expire.
     fn note(&self, base: &str, hello: Hello, error: Option<&TlsError>) {
         match (hello, error) {
-            (Hello::Classic, None) => self.old.insert(base.into(), ()),
+            (Hello::Classic, None) if self.hello(base) == Hello::Hybrid => self.old.insert(base.into(), ()),
             (Hello::Classic, Some(error)) if error.may_be_of_the_hello() => self.old.invalidate(base),
-            (Hello::Classic, Some(_)) | (Hello::Hybrid, _) => {}
+            (Hello::Classic | Hello::Hybrid, _) => {}
         }
     }
 }

@@ -3,6 +3,8 @@
 //! The connection is driven by the task of the request itself. It takes a permit, so nothing that was not judged can
 //! be sent, and the target of the permit is what is written to the wire.
 
+mod error;
+
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,18 +22,17 @@ use tokio::net::TcpStream;
 use crate::clock::Clock;
 use crate::gate::hold::Slot;
 use crate::gate::permit::Permit;
-use crate::gate::refusal::Refusal;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
 use crate::vocab::target::{Scheme, UrlTarget};
 use crate::vocab::verify::Verify;
 
 use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Uploaded};
 use super::destination::Vetted;
-use super::dial::{DialError, DialLimits, dial};
+use super::dial::{DialLimits, dial};
 use super::head::timer::LazyTimer;
-use super::origin_tls::{Hello, OriginStream, OriginTls, TlsError};
+use super::origin_tls::{Hello, OriginStream, OriginTls};
 use super::pool::{Link, Place, Pool, PoolLimits};
+
+pub use error::UpstreamError;
 
 /// A connection that has been idle for less than this is hardly ever closed by the origin just as it is used.
 const SURELY_ALIVE: Duration = Duration::from_millis(500);
@@ -89,25 +90,6 @@ pub struct Answered {
     pub tls: Option<Duration>,
     /// The address that answered.
     pub address: SocketAddr,
-}
-
-/// Why an origin gave no answer.
-#[derive(Debug)]
-pub enum UpstreamError {
-    /// No connection.
-    Dial(DialError),
-    /// No TLS, or none with the right origin.
-    Tls(TlsError),
-    /// No answer in time.
-    Timeout,
-    /// The connection ended before the answer's head did.
-    Closed,
-    /// The request's body broke off or was too large: the client's doing.
-    Upload(BodyError),
-    /// What came is not HTTP.
-    Protocol(hyper::Error),
-    /// The answer's head is larger than allowed.
-    HeadTooLarge,
 }
 
 impl Upstream {
@@ -337,84 +319,4 @@ enum Head {
 struct Failed {
     error: UpstreamError,
     unsent: Option<Request<Upload>>,
-}
-
-impl From<hyper::Error> for UpstreamError {
-    fn from(error: hyper::Error) -> Self {
-        if error.is_user() || error.is_body_write_aborted() {
-            let source = std::error::Error::source(&error).and_then(|s| s.downcast_ref());
-            return Self::Upload(source.copied().unwrap_or(BodyError::Incomplete));
-        }
-        if error.is_parse_too_large() {
-            return Self::HeadTooLarge;
-        }
-        // TLS 1.3 lets an origin refuse after the handshake, and alerts come at any time.
-        if let Some(error) = std::error::Error::source(&error).and_then(TlsError::found_in) {
-            return Self::Tls(error);
-        }
-        let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
-        if closed || is_reset(&error) { Self::Closed } else { Self::Protocol(error) }
-    }
-}
-
-fn is_reset(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
-    source.is_some()
-}
-
-impl UpstreamError {
-    /// Whether the origin may have seen nothing of the request.
-    fn may_repeat(&self) -> bool {
-        matches!(self, Self::Closed)
-    }
-
-    /// Whether it is no failure of anybody: the client left in the middle of its request.
-    pub fn client_left(&self) -> bool {
-        matches!(self, Self::Upload(BodyError::Left))
-    }
-
-    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Dial(DialError::Refused) => "connection_refused",
-            Self::Dial(DialError::Timeout) => "connection_timeout",
-            Self::Dial(DialError::Unreachable) => "destination_ip_unroutable",
-            Self::Dial(DialError::Other) => "proxy_internal_error",
-            Self::Tls(error) => error.fault().error,
-            Self::Timeout => "http_response_timeout",
-            Self::Closed => "connection_terminated",
-            Self::Upload(_) => "http_request_error",
-            Self::Protocol(_) => "http_protocol_error",
-            Self::HeadTooLarge => "http_response_header_section_size",
-        }
-    }
-}
-
-impl From<UpstreamError> for Refusal {
-    fn from(error: UpstreamError) -> Self {
-        if let UpstreamError::Tls(error) = &error {
-            return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
-        }
-        let kind = error.as_str();
-        let (reason, status, code) = match &error {
-            UpstreamError::Dial(DialError::Timeout) => (Reason::UpstreamConnect, Some(504), None),
-            UpstreamError::Dial(_) => (Reason::UpstreamConnect, None, None),
-            UpstreamError::Tls(_) => (Reason::UpstreamTls, None, None),
-            UpstreamError::Timeout => (Reason::UpstreamTimeout, None, None),
-            UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
-            UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
-            UpstreamError::Upload(BodyError::Idle) => (Reason::RequestTimeout, None, None),
-            UpstreamError::Upload(BodyError::Incomplete | BodyError::Left) => {
-                (Reason::BadRequest, None, None)
-            }
-            UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
-            UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
-        };
-        Self { status, code, error: Some(kind), ..Self::new(reason, Stage::Upstream) }
-    }
-}
-
-/// OmniFind's codes: 720 if there is no status line, else 710 for a bad field.
-fn parse_code(error: &hyper::Error) -> u16 {
-    if error.is_parse_status() || error.to_string().contains("version") { 720 } else { 710 }
 }

@@ -143,7 +143,7 @@ pub struct Fetched<'a> {
     /// For how long the answer holds.
     pub cache: CacheFields<'a>,
     /// What exactly failed, where TLS with the host itself did.
-    pub fault: Option<Fault>,
+    pub fault: Option<&'static Fault>,
 }
 
 /// What an answer says of itself.
@@ -179,7 +179,7 @@ pub struct Known {
     /// The status of its last answer.
     pub status: Option<u16>,
     /// What exactly failed, where TLS with the host itself did.
-    pub fault: Option<Fault>,
+    pub fault: Option<&'static Fault>,
     /// For how long it holds.
     pub holds_for: Duration,
     /// What was known before a fetch that brought nothing; never one that brought nothing itself.

@@ -105,6 +105,26 @@ async fn pages_are_served() {
 }
 
 #[tokio::test]
+async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
+    let none = Bench::new(None).await.ask("GET /ca.pem", "").await;
+    assert_eq!(status(&none), 404);
+    assert!(body(&none).contains("there is no certificate authority to trust"), "{none}");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (metrics, policy) = parts();
+    let guard = Guard::new([], Some(Token::new(TOKEN).unwrap()));
+    let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy).authorities("one\ntwo\n".into());
+    tokio::spawn(admin.serve(listener, std::future::pending()));
+    let bench = Bench { addr, draining: Arc::default() };
+    let some = bench.ask("GET /ca.pem", "").await;
+    assert_eq!((status(&some), body(&some)), (200, "one\ntwo\n"), "no token is asked for");
+    assert!(some.contains("content-type: application/x-pem-file\r\n"), "{some}");
+    assert_eq!(bench.status("POST /ca.pem", "").await, 405);
+    assert_eq!(bench.status("GET /ca.pem", "Origin: http://evil.example\r\n").await, 403);
+}
+
+#[tokio::test]
 async fn readiness_follows_its_checks() {
     let bench = Bench::new(None).await;
     let answer = bench.ask("GET /readyz", "").await;

@@ -406,9 +406,11 @@ fn every_option_takes_the_values_of_the_documentation() {
     ] {
         assert_eq!(all.pointer(path), Some(&expected), "{path}");
     }
-    let warnings = c.problems.iter().filter(|p| p.severity == Severity::Warning).count();
-    let idle: Vec<String> = c.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings, 19, "one for each option without effect: {}", idle.join("\n"));
+    let warnings = c.problems.iter().filter(|p| p.severity == Severity::Warning);
+    let told: Vec<String> = warnings.map(ToString::to_string).collect();
+    let idle = told.iter().filter(|warning| warning.contains("has no effect yet")).count();
+    assert_eq!(idle, 17, "one for each option without effect: {}", told.join("\n"));
+    assert_eq!(told.len(), idle + 1, "and one for `verify: skip`: {}", told.join("\n"));
 }
 
 #[test]

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crawlgate::config::Settings;
-use crawlgate::config::file::ConfigFile;
+use crawlgate::config::file::{ConfigFile, TlsText};
 use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
 use crawlgate::config::policy;
-use crawlgate::config::settings::{Listener, LogTarget, PolicyOrigin, ProfileChoice, Resolver, Workers};
+use crawlgate::config::settings::{
+    AuthorityFiles, Listener, LogTarget, PolicyOrigin, ProfileChoice, Resolver, Roots, Tls, Workers,
+};
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
 use crawlgate::vocab::crawler::May;
@@ -85,13 +87,25 @@ fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>
     load(overrides, &around).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
+/// The defaults of `tls`, with their files in this directory.
+fn home_of_tls(certs: &str) -> Tls {
+    let file = |name: &str| Path::new(certs).join(name);
+    Tls {
+        authorities: vec![AuthorityFiles { cert: file("ca.pem"), key: file("ca.key") }],
+        bundle: file("bundle.pem"),
+        ..Tls::default()
+    }
+}
+
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let (config, problems) = read(CONTRACT);
     assert_eq!(problems, [""; 0]);
     let silent = ConfigFile::default();
     assert_eq!(config.policy_path.as_ref().unwrap().0, "policy.yaml");
-    assert_eq!(ConfigFile { policy_path: None, ..config }, silent);
+    let tls = config.tls.clone().resolve(Path::new("config"), Path::new("unused"));
+    assert_eq!(tls, home_of_tls("config/../certs"));
+    assert_eq!(ConfigFile { policy_path: None, tls: TlsText::default(), ..config }, silent);
     assert_eq!(read("").0, silent);
     assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
 }
@@ -106,6 +120,16 @@ anonymous: deny
 crawlers:
   - { name: news-bot, auth: { user: news, password_hash: "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO" }, profile: scrapy }
   - { name: lab, sources: [10.1.2.3/16, 192.0.2.7], may: [depth] }
+tls:
+  intercept: true
+  intercept_to_reject: false
+  ca: [{ cert: new.pem, key: new.key, create: false }, { cert: /etc/old.pem, key: ../old.key }]
+  bundle: all.pem
+  verify_upstream: false
+  roots: webpki
+  extra_roots: [corp.pem]
+  leaf_cache: 1
+  mints_per_client: 2/s
 egress:
   allow_private: [{ host: "*.Corp.Example", cidr: 10.2.3.4/16 }]
   allow_loopback: true
@@ -119,6 +143,23 @@ timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, respons
 runtime: { workers: 3 }
 logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
 "#;
+
+/// The settings of `tls` in [`EVERY_KEY`].
+fn every_key_of_tls(etc: &Path) -> Tls {
+    let authority = |cert: &str, key: &str| AuthorityFiles { cert: etc.join(cert), key: etc.join(key) };
+    Tls {
+        intercept: true,
+        intercept_to_reject: false,
+        authorities: vec![authority("new.pem", "new.key"), authority("/etc/old.pem", "../old.key")],
+        create: false,
+        bundle: etc.join("all.pem"),
+        verify_upstream: false,
+        roots: Roots::Webpki,
+        extra_roots: vec![etc.join("corp.pem")],
+        leaf_cache: 1,
+        mints_per_client: 2,
+    }
+}
 
 #[test]
 fn every_key_reaches_its_setting() {
@@ -142,6 +183,7 @@ fn every_key_reaches_its_setting() {
     assert_eq!((lab.crawler.as_str(), lab.crawler.profile(), &lab.auth), ("lab", None, &None));
     assert_eq!(lab.sources, ["10.1.0.0/16".parse().unwrap(), "192.0.2.7/32".parse().unwrap()]);
     assert!(lab.crawler.may(May::Depth) && !lab.crawler.may(May::Trace) && !news.crawler.may(May::Depth));
+    assert_eq!(settings.tls, every_key_of_tls(&etc));
     let egress = settings.egress;
     assert_eq!(egress.allow_private[0].host, "*.corp.example");
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
@@ -190,10 +232,10 @@ fn every_key_reaches_its_setting() {
 }
 
 /// One mistake a row, with the whole message.
-const BROKEN: [(&str, &str); 44] = [
+const BROKEN: [(&str, &str); 46] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, egress, limits, timeouts, runtime, logs, tls, store, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, telemetry; did you mean `listen`?",
     ),
     ("- a", "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`"),
     ("listen: []", "c.yaml:1:9: error: `listen` needs at least one address"),
@@ -247,20 +289,25 @@ const BROKEN: [(&str, &str); 44] = [
         "c.yaml:1:10: error: not one of the words that are allowed here; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; did you mean `scrapy`?",
     ),
     (
-        "tls: { intercept: true }",
-        "c.yaml:1:19: error: `tls.intercept` is not in this version; found `true`; leave it at `false`",
+        "tls: { ca: [] }",
+        "c.yaml:1:12: error: `ca` needs at least one authority: {cert: FILE, key: FILE}; found `a list`",
+    ),
+    ("tls: { ca: { cert: mine.pem } }", "c.yaml:1:12: error: `key` is missing"),
+    (
+        "tls: { mints_per_client: 200 }",
+        "c.yaml:1:26: error: write a number in a second, such as 200/s; found `200`",
     ),
     (
-        "tls: { ca: { cert: mine.pem } }",
-        "c.yaml:1:20: error: `tls.ca.cert` is not in this version; found `mine.pem`; leave it at `../certs/ca.pem`",
+        "tls: { roots: mozilla }",
+        "c.yaml:1:15: error: not one of the words that are allowed here; found `mozilla`; allowed: native, webpki",
     ),
     (
-        "tls: { extra_roots: [a.pem] }",
-        "c.yaml:1:21: error: `tls.extra_roots` is not in this version; leave it out",
+        "tls: { leaf_cache: 0 }",
+        "c.yaml:1:20: error: a whole number from 1 to 10000000 is needed here; found `0`",
     ),
     (
         "tls: { intercpt: true }",
-        "c.yaml:1:8: error: unknown key; found `intercpt`; allowed: intercept, intercept_to_reject, ca, bundle, verify_upstream, roots, extra_roots, leaf_cache, mints_per_client; did you mean `intercept`?",
+        "c.yaml:1:8: error: unknown key; found `intercpt`; allowed: intercept, intercept_to_reject, verify_upstream, ca, bundle, roots, extra_roots, leaf_cache, mints_per_client; did you mean `intercept`?",
     ),
     (
         "egress: { connect_ports: [ssh] }",
@@ -400,7 +447,9 @@ fn variables_come_from_the_environment() {
 fn the_file_is_named_or_found_or_there_is_none() {
     let folder = Folder::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
-    assert_eq!((none.file, &none.settings), (None, &Settings::default()));
+    let certs = folder.path().join("certs");
+    let usual = Settings { tls: home_of_tls(certs.to_str().unwrap()), ..Settings::default() };
+    assert_eq!((none.file, &none.settings), (None, &usual));
     assert_eq!(none.problems.len(), 1, "{:?}", none.problems);
     assert!(none.problems[0].to_string().contains("warning: there is no policy"), "{}", none.problems[0]);
 
@@ -464,26 +513,13 @@ fn the_shipped_configuration_loads_without_a_warning() {
     let origin = PolicyOrigin::Path("config/policy.yaml".into());
     let mut expected = Settings::default();
     expected.policy.origin = origin;
-    assert_eq!(loaded.settings, expected, "the file shows defaults");
+    expected.tls = Tls { intercept: true, ..home_of_tls("config/../certs") };
+    assert_eq!(loaded.settings, expected, "the file shows defaults, but for tls.intercept");
     assert_eq!(expected.dangers(), [""; 0]);
 }
 
 /// Keys of parts that are not built yet, which the shipped file sums up in a sentence instead of naming each.
-const SUMMED_UP: [&str; 13] = [
-    "bundle",
-    "cert",
-    "create",
-    "extra_roots",
-    "intercept",
-    "intercept_to_reject",
-    "key",
-    "kind",
-    "leaf_cache",
-    "metrics",
-    "mints_per_client",
-    "roots",
-    "verify_upstream",
-];
+const SUMMED_UP: [&str; 2] = ["kind", "metrics"];
 
 /// What somebody finds in the shipped file is all that there is.
 #[test]

@@ -33,6 +33,7 @@ mod robots_fetch;
 mod store;
 mod support;
 mod target;
+mod tls;
 mod tunnel;
 mod upstream;
 mod watch;

@@ -10,7 +10,7 @@ use crawlgate::metrics::labels::{ForeignBytes, RuleMode, Source};
 use crawlgate::metrics::log::Log;
 use crawlgate::metrics::policy::{PolicyMetrics, RULE_LABELS};
 use crawlgate::metrics::record::{Keep, Recorder};
-use crawlgate::metrics::{Metrics, names};
+use crawlgate::metrics::{CrawlerIndex, Metrics, names};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::{RuleId, Slug};
@@ -32,6 +32,8 @@ const NAMES: &str = "
     crawlgate_policy_rules_disabled crawlgate_head_rejections_total crawlgate_foreign_bytes_total
     crawlgate_robots_fetches_total crawlgate_robots_cache_entries
     crawlgate_repeat_rejections_total crawlgate_decision_log_dropped_total crawlgate_panics_total
+    crawlgate_tls_handshake_seconds crawlgate_client_tls_failures_total crawlgate_leaf_certificates_total
+    crawlgate_mint_waits_total crawlgate_ca_not_after_timestamp_seconds
     crawlgate_build_info";
 const PROCESS_NAMES: &str = "
     process_cpu_seconds_total process_open_fds process_max_fds process_virtual_memory_bytes
@@ -91,6 +93,35 @@ impl Bench {
             text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned));
         line.map(|value| value.parse().unwrap())
     }
+}
+
+#[test]
+fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
+    let bench = Bench::new();
+    for crawler in ["anonymous", "news-bot"] {
+        let series = format!("crawlgate_client_tls_failures_total{{crawler=\"{crawler}\"}}");
+        assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
+    }
+    bench.metrics.client_tls_failed(bench.metrics.crawler("news-bot"));
+    bench.metrics.client_tls_failed(bench.metrics.crawler("stranger"));
+    bench.metrics.client_tls_failed(CrawlerIndex::ANONYMOUS);
+    bench.metrics.leaf_made();
+    bench.metrics.mint_waits();
+    bench.check(&[
+        ("client_tls_failures_total{crawler=\"anonymous\"}", 2.0),
+        ("client_tls_failures_total{crawler=\"news-bot\"}", 1.0),
+        ("leaf_certificates_total", 1.0),
+        ("mint_waits_total", 1.0),
+    ]);
+    bench.metrics.client_tls(Duration::from_millis(20));
+    bench.metrics.origin_tls(Duration::from_millis(30));
+    bench.metrics.origin_tls(Duration::from_millis(30));
+    for (side, count) in [("client", 1.0), ("origin", 2.0)] {
+        let series = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
+        assert_eq!(bench.value(&series), Some(count), "{side}");
+    }
+    bench.metrics.ca_expires(bench.clock.wall());
+    assert_eq!(bench.value("crawlgate_ca_not_after_timestamp_seconds"), Some(1_767_225_600.0));
 }
 
 fn url(text: &str) -> UrlTarget {

@@ -101,6 +101,9 @@ impl Told<'_> {
         let status = self.known.status.map_or(String::new(), |status| format!(", status {status}"));
         let mut text = format!("{}\n", plain(url.as_str()));
         text.push_str(&format!("  outcome  {}{status}\n", self.known.ending.as_str()));
+        if let Some(fault) = self.known.fault {
+            text.push_str(&format!("  failure  {}\n", fault.words));
+        }
         text.push_str(&format!("  meaning  {}\n", self.meaning()));
         text.push_str(&format!("  holds    {}\n", show_duration(self.known.holds_for)));
         if let Some(rules) = self.known.rules() {

@@ -420,10 +420,12 @@ impl<E: HeadEvents> HeadReader<E> {
             ready!(self.poll_shut_down(cx));
         }
         let sending = self.bodies || !self.buffer.is_empty();
-        let closing = match std::mem::replace(&mut self.mode, Mode::Head) {
-            Mode::Closing(closing) => closing,
-            _ if sending => self.linger(),
-            _ => Closing::Over,
+        let closing = if let Mode::Closing(closing) = std::mem::replace(&mut self.mode, Mode::Head) {
+            closing
+        } else if sending {
+            self.linger()
+        } else {
+            Closing::Over
         };
         self.poll_closing(closing, cx)
     }

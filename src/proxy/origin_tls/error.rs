@@ -14,46 +14,53 @@ use super::verifier::SelfSigned;
 /// Why there is no TLS with an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsError {
-    kind: Kind,
-    words: &'static str,
-    hello: MayBeHello,
+    fault: &'static Fault,
+    hello: Hello,
 }
 
+/// Whether an old origin could fail so because a hello was too large for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Certificate,
-    Protocol,
-    Alert,
-    Timeout,
-}
-
-/// Whether an old origin could fail so with a large hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MayBeHello {
-    Yes,
+enum Hello {
+    Perhaps,
     No,
+}
+
+const TIMEOUT: &Fault = &Fault { error: "connection_timeout", words: "no TLS handshake in time" };
+const CLOSED: &Fault = &protocol("the origin closed the connection in the TLS handshake");
+const NOT_TLS: &Fault = &protocol("what the origin sends is not TLS");
+const INCOMPATIBLE: &Fault = &protocol("the origin speaks no TLS that this proxy does");
+const MISBEHAVED: &Fault = &protocol("the origin breaks the rules of TLS");
+const NO_NAME: &Fault = &certificate("the host is no name that a certificate can be for");
+const NONE_SHOWN: &Fault = &certificate("the origin shows no certificate");
+
+const fn certificate(words: &'static str) -> Fault {
+    Fault { error: "tls_certificate_error", words }
+}
+
+const fn protocol(words: &'static str) -> Fault {
+    Fault { error: "tls_protocol_error", words }
+}
+
+const fn alert(words: &'static str) -> Fault {
+    Fault { error: "tls_alert_received", words }
 }
 
 impl TlsError {
     /// The handshake took too long.
     pub(super) fn timeout() -> Self {
-        Self { kind: Kind::Timeout, words: "no TLS handshake in time", hello: MayBeHello::Yes }
+        Self { fault: TIMEOUT, hello: Hello::Perhaps }
     }
 
     /// A host that is no name for TLS.
     pub(super) fn name() -> Self {
-        Self::certificate("the host is no name that a certificate can be for")
+        Self::of_origin(NO_NAME)
     }
 
     /// What a failed handshake came to.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
         match Self::found_in(error) {
             Some(found) => found,
-            None if io_kind(error).is_some() => Self {
-                kind: Kind::Protocol,
-                words: "the origin closed the connection in the TLS handshake",
-                hello: MayBeHello::Yes,
-            },
+            None if error.is::<io::Error>() => Self { fault: CLOSED, hello: Hello::Perhaps },
             None => Self::name(),
         }
     }
@@ -68,95 +75,100 @@ impl TlsError {
     }
 
     /// What failed.
-    pub fn fault(&self) -> Fault {
-        let error = match self.kind {
-            Kind::Certificate => "tls_certificate_error",
-            Kind::Protocol => "tls_protocol_error",
-            Kind::Alert => "tls_alert_received",
-            Kind::Timeout => "connection_timeout",
-        };
-        Fault { error, words: self.words }
+    pub fn fault(&self) -> &'static Fault {
+        self.fault
     }
 
     /// Whether an old origin could fail so because the hello was too large for it. A certificate is never of the hello.
     pub fn may_be_of_the_hello(&self) -> bool {
-        self.hello == MayBeHello::Yes
+        self.hello == Hello::Perhaps
     }
 
+    fn of_origin(fault: &'static Fault) -> Self {
+        Self { fault, hello: Hello::No }
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
     fn of_library(error: &rustls::Error) -> Self {
         use rustls::Error as E;
         match error {
-            E::InvalidCertificate(why) => Self::certificate(of_certificate(why)),
-            E::NoCertificatesPresented => Self::certificate("the origin shows no certificate"),
+            E::InvalidCertificate(why) => Self::of_origin(of_certificate(why)),
+            E::NoCertificatesPresented => Self::of_origin(NONE_SHOWN),
             E::UnsupportedNameType => Self::name(),
-            E::AlertReceived(alert) => Self::alert(*alert),
+            E::AlertReceived(alert) => Self::of_alert(*alert),
             E::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-            ) => Self::protocol("what the origin sends is not TLS"),
-            E::PeerIncompatible(_) => Self::protocol("the origin speaks no TLS that this proxy does"),
-            E::NoApplicationProtocol => Self::protocol("the origin speaks no HTTP/1.1 inside TLS"),
-            _ => Self::protocol("the origin breaks the rules of TLS"),
+            ) => Self::of_origin(NOT_TLS),
+            E::PeerIncompatible(_) => Self::of_origin(INCOMPATIBLE),
+            _ => Self::of_origin(MISBEHAVED),
         }
     }
 
-    fn certificate(words: &'static str) -> Self {
-        Self { kind: Kind::Certificate, words, hello: MayBeHello::No }
-    }
-
-    fn protocol(words: &'static str) -> Self {
-        Self { kind: Kind::Protocol, words, hello: MayBeHello::No }
-    }
-
-    fn alert(alert: AlertDescription) -> Self {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
+    fn of_alert(received: AlertDescription) -> Self {
         use AlertDescription as A;
-        let (words, hello) = match alert {
-            A::HandshakeFailure => ("the origin refuses TLS: handshake_failure", MayBeHello::Yes),
-            A::ProtocolVersion => ("the origin refuses TLS: protocol_version", MayBeHello::Yes),
-            A::InsufficientSecurity => ("the origin refuses TLS: insufficient_security", MayBeHello::Yes),
-            A::IllegalParameter => ("the origin refuses TLS: illegal_parameter", MayBeHello::Yes),
-            A::DecodeError => ("the origin refuses TLS: decode_error", MayBeHello::Yes),
-            A::RecordOverflow => ("the origin refuses TLS: record_overflow", MayBeHello::Yes),
-            A::UnexpectedMessage => ("the origin refuses TLS: unexpected_message", MayBeHello::Yes),
-            A::InternalError => ("the origin refuses TLS: internal_error", MayBeHello::Yes),
-            A::UnrecognisedName => ("the origin does not know the host: unrecognized_name", MayBeHello::No),
-            A::AccessDenied => ("the origin refuses TLS: access_denied", MayBeHello::No),
-            A::NoApplicationProtocol => ("the origin speaks no HTTP/1.1 inside TLS", MayBeHello::No),
-            A::CertificateRequired => ("the origin asks for a certificate of the client", MayBeHello::No),
-            _ => ("the origin ends TLS with an alert", MayBeHello::No),
-        };
-        Self { kind: Kind::Alert, words, hello }
+        let perhaps = |fault| Self { fault, hello: Hello::Perhaps };
+        match received {
+            A::HandshakeFailure => perhaps(const { &alert("the origin refuses TLS: handshake_failure") }),
+            A::ProtocolVersion => perhaps(const { &alert("the origin refuses TLS: protocol_version") }),
+            A::InsufficientSecurity => {
+                perhaps(const { &alert("the origin refuses TLS: insufficient_security") })
+            }
+            A::IllegalParameter => perhaps(const { &alert("the origin refuses TLS: illegal_parameter") }),
+            A::DecodeError => perhaps(const { &alert("the origin refuses TLS: decode_error") }),
+            A::RecordOverflow => perhaps(const { &alert("the origin refuses TLS: record_overflow") }),
+            A::UnexpectedMessage => perhaps(const { &alert("the origin refuses TLS: unexpected_message") }),
+            A::InternalError => perhaps(const { &alert("the origin refuses TLS: internal_error") }),
+            other => Self::of_origin(of_other_alert(other)),
+        }
     }
 }
 
-/// The kind of an I/O error, however deep it lies.
-fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
-    error.downcast_ref::<io::Error>().map(io::Error::kind)
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
+fn of_other_alert(received: AlertDescription) -> &'static Fault {
+    use AlertDescription as A;
+    match received {
+        A::UnrecognisedName => const { &alert("the origin does not know the host: unrecognized_name") },
+        A::AccessDenied => const { &alert("the origin refuses TLS: access_denied") },
+        A::NoApplicationProtocol => const { &alert("the origin speaks no HTTP/1.1 inside TLS") },
+        A::CertificateRequired => const { &alert("the origin asks for a certificate of the client") },
+        _ => const { &alert("the origin ends TLS with an alert") },
+    }
 }
 
-fn of_certificate(error: &CertificateError) -> &'static str {
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
+fn of_certificate(error: &CertificateError) -> &'static Fault {
     use CertificateError as C;
     match error {
-        C::Expired | C::ExpiredContext { .. } => "the certificate has expired",
-        C::NotValidYet | C::NotValidYetContext { .. } => "the certificate is not valid yet",
-        C::NotValidForName | C::NotValidForNameContext { .. } => {
-            "the certificate is not valid for the name of the host"
+        C::Expired | C::ExpiredContext { .. } => const { &certificate("the certificate has expired") },
+        C::NotValidYet | C::NotValidYetContext { .. } => {
+            const { &certificate("the certificate is not valid yet") }
         }
-        C::UnknownIssuer => "the certificate comes from an unknown issuer",
-        C::Revoked => "the certificate has been revoked",
-        C::BadEncoding => "the certificate cannot be read",
-        C::BadSignature => "the certificate is not signed by its issuer",
-        C::InvalidPurpose | C::InvalidPurposeContext { .. } => "the certificate is not for servers",
-        C::UnhandledCriticalExtension => "the certificate has a critical extension that nobody knows",
+        C::NotValidForName | C::NotValidForNameContext { .. } => {
+            const { &certificate("the certificate is not valid for the name of the host") }
+        }
+        C::UnknownIssuer => const { &certificate("the certificate comes from an unknown issuer") },
+        C::Revoked => const { &certificate("the certificate has been revoked") },
+        C::BadEncoding => const { &certificate("the certificate cannot be read") },
+        C::BadSignature => const { &certificate("the certificate is not signed by its issuer") },
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
+            const { &certificate("the certificate is not for servers") }
+        }
+        C::UnhandledCriticalExtension => {
+            const { &certificate("the certificate has a critical extension that nobody knows") }
+        }
         C::UnsupportedSignatureAlgorithmContext { .. }
         | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "the certificate is signed in a way that is not accepted"
+            const { &certificate("the certificate is signed in a way that is not accepted") }
         }
-        C::Other(other) if other.0.is::<SelfSigned>() => "the certificate is self-signed",
+        C::Other(other) if other.0.is::<SelfSigned>() => {
+            const { &certificate("the certificate is self-signed") }
+        }
         // The library wraps an error of its own here, of which the text is the name.
         C::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
-            "the certificate is an authority's own, or self-signed as one"
+            const { &certificate("the certificate is an authority's own, or self-signed as one") }
         }
-        _ => "the certificate is not valid",
+        _ => const { &certificate("the certificate is not valid") },
     }
 }
 
@@ -180,7 +192,7 @@ mod tests {
     #[test]
     fn words_need_no_escape_in_a_quoted_string() {
         for alert in 0..=u8::MAX {
-            let words = TlsError::alert(alert.into()).fault().words;
+            let words = TlsError::of_alert(alert.into()).fault().words;
             assert!(words.bytes().all(|b| (b' '..=b'~').contains(&b) && !b"\"\\".contains(&b)), "{words}");
         }
     }

@@ -57,7 +57,7 @@ pub struct Fetch {
     /// The text, decoded, no longer than is read of one.
     pub body: Vec<u8>,
     /// What exactly failed, where TLS with the host itself did.
-    pub fault: Option<Fault>,
+    pub fault: Option<&'static Fault>,
 }
 
 impl Fetch {
@@ -156,7 +156,7 @@ enum Stopped {
 /// How a fetch ends without an answer.
 struct Failed {
     ending: Ending,
-    fault: Option<Fault>,
+    fault: Option<&'static Fault>,
 }
 
 impl From<Ending> for Failed {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 
 use super::certs::Authority;
 use super::origin::{Origin, Visit, answer, with};
@@ -38,6 +39,32 @@ fn handshakes_that_fail() {
     ] {
         check_failed(&get(gate.proxy, &origin.url("a.test", "/")), want, case);
         assert_eq!(origin.connections().len(), connections, "{case}");
+    }
+}
+
+/// Origins that want what this proxy does not have. Of a certificate TLS 1.3 tells only behind the handshake.
+#[test]
+fn handshakes_that_ask_for_more() {
+    let ours = Authority::new();
+    let gate = gate(&ours);
+    let alert = |words| Failure { status: 502, error: "tls_alert_received", words };
+    let mut h2 = Arc::unwrap_or_clone(ours.server(&["a.test"]));
+    h2.alpn_protocols = vec![b"h2".to_vec()];
+    for (case, server, words) in [
+        ("HTTP/2 alone", Arc::new(h2), "the origin speaks no HTTP/1.1 inside TLS"),
+        (
+            "a client's certificate",
+            ours.mutual(&["a.test"]),
+            "the origin asks for a certificate of the client",
+        ),
+    ] {
+        let origin = Origin::start(move |visit| {
+            let _ = visit.handshake(&server);
+            let _ = visit.socket.shutdown(Shutdown::Write);
+            visit.wait_for_the_end();
+        });
+        check_failed(&get(gate.proxy, &origin.url("a.test", "/")), alert(words), case);
+        assert_eq!(origin.connections().len(), 1, "{case}");
     }
 }
 

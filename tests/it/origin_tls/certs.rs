@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use time::{Duration, OffsetDateTime};
 
 /// Who signs.
@@ -50,6 +51,19 @@ impl Authority {
     /// An origin's TLS with a good certificate.
     pub(super) fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
         self.leaf(names, When::Now).server()
+    }
+
+    /// The same, for clients with a certificate alone.
+    pub(super) fn mutual(&self, names: &[&str]) -> Arc<ServerConfig> {
+        let leaf = self.leaf(names, When::Now);
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.unwrap().with_client_cert_verifier(clients.build().unwrap());
+        let key = PrivateKeyDer::try_from(leaf.key.serialize_der()).unwrap();
+        Arc::new(builder.with_single_cert(vec![leaf.certificate], key).unwrap())
     }
 }
 

@@ -1,10 +1,15 @@
 //! robots.txt of origins that speak TLS.
 
-use rcgen::IsCa;
+use std::sync::Arc;
 
-use super::certs::{Authority, self_signed};
+use rcgen::IsCa;
+use rustls::ServerConfig;
+
+use super::certs::{Authority, When, self_signed};
 use super::origin::{Origin, answer, path};
 use super::{SECRET, check_failed, gate_with, get, metric, obedient, untrusted};
+use crate::support::command::crawlgate;
+use crate::support::folder::Folder;
 
 const FORBIDS: &str = "User-agent: *\nDisallow: /closed\n";
 
@@ -90,6 +95,29 @@ fn skip_does_not_spread_by_redirects() {
     let refused = get(gate.proxy, &first.url("a.test", "/lax"));
     assert_eq!((refused.status, refused.field("crawl-reason")), (503, "robots_unreachable"), "{refused:?}");
     assert_eq!((first.requests(), last.requests()), (1, 0));
+}
+
+#[test]
+fn the_command_fetches_it_as_the_proxy_would() {
+    let ours = Authority::new();
+    let folder = Folder::new();
+    folder.write("ca.pem", ours.pem());
+    folder.write(
+        "c.yaml",
+        "tls: { roots: webpki, extra_roots: [ca.pem] }
+egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
+",
+    );
+    let told = |server: Arc<ServerConfig>| {
+        let origin = Origin::secure(server, |_| answer(FORBIDS));
+        let url = origin.url("a.test", "/closed");
+        crawlgate(folder.path(), &["robots", "fetch", "--config", "c.yaml", "--agent", "bot", &url], "")
+    };
+    let said = told(ours.server(&["a.test"]));
+    assert!(said.code == 0 && said.out.contains("outcome  file, status 200"), "{said:?}");
+    let said = told(ours.leaf(&["a.test"], When::Past).server());
+    assert!(said.code == 1 && said.out.contains("outcome  tls\n"), "{said:?}");
+    assert!(said.out.contains("failure  the certificate has expired\n"), "{said:?}");
 }
 
 fn is_robots(head: &str) -> bool {

@@ -6,7 +6,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::client::{Resumption, danger};
 use rustls::crypto::aws_lc_rs;

@@ -1,0 +1,71 @@
+//! Certificates for crawlers: what the authority signs, how often, for whom, and what it never shows.
+
+mod commands;
+mod files;
+mod leaves;
+mod rates;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::metrics::Metrics;
+use crawlgate::tls::{Authority, Leaf, MintError, Minter};
+
+use crate::support::folder::Folder;
+
+/// The client of these tests.
+const CLIENT: &str = "192.0.2.1";
+/// Long enough for whatever must succeed.
+const PATIENT: Duration = Duration::from_secs(20);
+
+/// A minter with an authority of its own.
+struct Mint {
+    minter: Arc<Minter>,
+    metrics: Metrics,
+}
+
+impl Mint {
+    fn new(hosts_kept: u64, per_second: u32, clock: Clock) -> Self {
+        let folder = Folder::new();
+        let (cert, key) = files(&folder);
+        let authority = Authority::create(&cert, &key, clock.wall()).unwrap();
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let minter = Minter::new(authority, hosts_kept, per_second, clock, metrics.clone()).unwrap();
+        Self { minter: Arc::new(minter), metrics }
+    }
+
+    async fn leaf(&self, host: &str) -> Arc<Leaf> {
+        self.minter.leaf(host, client(), PATIENT).await.unwrap()
+    }
+
+    async fn asked_at_once(&self, host: &str, client: &str) -> Result<Arc<Leaf>, MintError> {
+        self.minter.leaf(host, client.parse().unwrap(), Duration::ZERO).await
+    }
+
+    /// The value of a series without labels.
+    fn counted(&self, name: &str) -> u64 {
+        let text = self.metrics.render();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    }
+
+    fn made(&self) -> u64 {
+        self.counted("crawlgate_leaf_certificates_total")
+    }
+
+    fn waits(&self) -> u64 {
+        self.counted("crawlgate_mint_waits_total")
+    }
+}
+
+fn client() -> IpAddr {
+    CLIENT.parse().unwrap()
+}
+
+/// Where the authority's certificate and key are.
+fn files(folder: &Folder) -> (PathBuf, PathBuf) {
+    (folder.path().join("certs/ca.pem"), folder.path().join("certs/ca.key"))
+}
