@@ -1,6 +1,6 @@
 //! `crawlgate run`: the proxy, until it is told to stop.
 
-use std::{env, io};
+use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,13 +17,11 @@ use super::out::{complain, say_and_fail, tell};
 use super::reload::Opened;
 use super::serve::{Server, StartError};
 use super::systemd;
-
-/// The environment variable that says how much is told on standard error.
-const LOG_VARIABLE: &str = "CRAWLGATE_LOG";
+use super::telling;
 
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
-    let level = match level(env::var(LOG_VARIABLE).ok()) {
+    let level = match telling::level() {
         Ok(level) => level,
         Err(words) => return complain(&words),
     };
@@ -49,28 +47,6 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     Ok((settings, Opened { policy: compiled.policy, footprint }))
 }
 
-/// How much is told: `$CRAWLGATE_LOG`, or what an operator needs.
-///
-/// # Errors
-/// If it is none of the words that stand for a level.
-fn level(word: Option<String>) -> Result<LevelFilter, String> {
-    let Some(word) = word.filter(|word| !word.is_empty()) else {
-        return Ok(LevelFilter::INFO);
-    };
-    word.parse()
-        .map_err(|_| format!("${LOG_VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace"))
-}
-
-/// The operator's messages go to standard error, one line each.
-fn tracing_start(level: LevelFilter) {
-    let _ = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(level)
-        .with_target(false)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-        .try_init();
-}
-
 /// With one worker everything runs on this thread, and no task ever moves to another.
 fn runtime(workers: Workers) -> io::Result<Runtime> {
     match workers {
@@ -81,7 +57,7 @@ fn runtime(workers: Workers) -> io::Result<Runtime> {
 }
 
 async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
-    tracing_start(level);
+    telling::start(level);
     let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {
@@ -147,20 +123,5 @@ impl Signals {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_says_how_much_is_told() {
-        let said = |word: &str| level(Some(word.to_owned()));
-        assert_eq!(level(None), Ok(LevelFilter::INFO));
-        assert_eq!(said(""), Ok(LevelFilter::INFO));
-        assert_eq!(said("trace"), Ok(LevelFilter::TRACE));
-        assert_eq!(said("OFF"), Ok(LevelFilter::OFF));
-        assert!(said("much").unwrap_err().contains("$CRAWLGATE_LOG is \"much\""));
     }
 }
