@@ -1,4 +1,6 @@
-"""The real clients: curl, wget, Scrapy, requests, undici, Java and urllib, each run against a proxy and read back as `Answer`s.
+"""The real clients: curl, wget, Scrapy, requests, undici, Java and urllib, each run against a proxy.
+
+What they got is read back as `Answer`s.
 
 Nothing here knows what an answer should be.
 """
@@ -99,9 +101,7 @@ def _read_curl(text: str, urls: list[bytes], folder: pathlib.Path, method: str, 
     return answers
 
 
-def wget(
-    proxy: str, start: str, domains: list[str], folder: pathlib.Path, more: Sequence[str] = ()
-) -> list[Answer]:
+def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path, more: Sequence[str] = ()) -> list[Answer]:
     """`wget -r` over all hosts of the domains."""
     crawl = ["--recursive", "--level=inf", "--span-hosts", f"--domains={','.join(domains)}"]
     return wget_urls(proxy, [start], folder, [*crawl, *more])
@@ -269,9 +269,7 @@ def _read_lines(client: str, text: str) -> list[Answer]:
     ]
 
 
-def requests_all(
-    proxy: str, python: str, urls: list[str], trust: dict[str, str] | None = None
-) -> list[Answer]:
+def requests_all(proxy: str, python: str, urls: list[str], trust: dict[str, str] | None = None) -> list[Answer]:
     """Python's requests, in a Python that has it; it leaves out what it would write in another way."""
     return _asked("requests", [python, str(HERE / "requests_client.py"), proxy], urls, trust)
 
@@ -287,12 +285,12 @@ def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls:
     """Java's HttpClient, which trusts what is in the store; it leaves out what it cannot write."""
     trust = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
     host, port = address
-    return _asked("Java", ["java", "-XX:TieredStopAtLevel=1", *trust, str(HERE / "JavaClient.java"), host, str(port)], urls)
+    return _asked(
+        "Java", ["java", "-XX:TieredStopAtLevel=1", *trust, str(HERE / "JavaClient.java"), host, str(port)], urls
+    )
 
 
-def _asked(
-    client: str, command: list[str], urls: list[str], trust: dict[str, str] | None = None
-) -> list[Answer]:
+def _asked(client: str, command: list[str], urls: list[str], trust: dict[str, str] | None = None) -> list[Answer]:
     given, environment = "".join(f"{url}\n" for url in urls), clean_environment(**(trust or {}))
     done = subprocess.run(
         command, input=given, stdout=subprocess.PIPE, text=True, env=environment, timeout=600, check=True

@@ -7,7 +7,6 @@ The site has an authority of its own, which only crawlgate is told to trust; the
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -32,7 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 DOMAINS = ["crawl.test", "partner.test", "blocked.test", "elsewhere.test"]
 STORE_WORD = "changeit"
 # One host whose TLS a rule wants left alone; being refused, it is looked into to say so.
-UNSEEN = "  - { id: unseen, when: { host: %s }, set: { tls: tunnel } }\n" % BLOCKED
+UNSEEN = f"  - {{ id: unseen, when: {{ host: {BLOCKED} }}, set: {{ tls: tunnel }} }}\n"
 
 
 def run(
@@ -262,7 +261,11 @@ class Inside:
         for host, what in ((BLOCKED, "a rule says tunnel"), (SUB_BLOCKED, "nothing is said of its TLS")):
             url = self._origin.site.url(host, "/a.html")
             done = subprocess.run(
-                [*command, "-x", self._gate.proxy, url], env=clean_environment(), capture_output=True, text=True, timeout=60
+                [*command, "-x", self._gate.proxy, url],
+                env=clean_environment(),
+                capture_output=True,
+                text=True,
+                timeout=60,
             )
             heads = re.findall(r"^HTTP/1\.1 (\d{3})", done.stdout, re.MULTILINE)
             wanted = ("Crawl-Status: REJECTED_FILTER", "Crawl-Reason: rule", "Crawl-Rule: blocked-site")

@@ -187,7 +187,9 @@ class Edges:
         wrong = first["wrong"] + second["wrong"]
         seconds = first["seconds"] + second["seconds"]
         total = FIRST + BEYOND
-        self._report.check(f"{total:,} hosts in {seconds:.1f} s are answered under certificates of theirs", wrong, total)
+        self._report.check(
+            f"{total:,} hosts in {seconds:.1f} s are answered under certificates of theirs", wrong, total
+        )
         self._report.equal("each certificate is counted", self._made() - made, total)
         told = f"{between / MIB:.0f} MiB after {FIRST:,} hosts, {after / MIB:.0f} MiB after {total:,}"
         fits = between <= MEMORY and after - between <= MORE_MEMORY
