@@ -1,16 +1,19 @@
 """Canaries: secrets that are sent through crawlgate, and then searched for in everything that it tells anybody.
 
 The secrets are the authority's key, passwords, cookies, and a body. What is told are the answers to clients, the admin
-listener, the decision log, and standard error, on which crawlgate is made to tell as much as it can.
+listener, commands, the decision log, and standard error, on which crawlgate is made to tell as much as it can.
 """
 
 from __future__ import annotations
 
 import base64
+import pathlib
 import socket
 import ssl
+import subprocess
 
 import crawlers
+from clients import clean_environment
 from report import Report
 from services import Gate, get, wait_for
 from tunnels import Site
@@ -26,14 +29,17 @@ SECRETS = {
     "userinfo": "canary-userinfo-44f1",
     "body": "canary-body-c6d2",
 }
+# Commands that read the configuration, and the authority.
+COMMANDS = (("ca", "show"), ("ca", "export"), ("ca", "init"), ("env", "--shell", "sh"))
 ADMIN = ("/metrics", "/healthz", "/readyz", "/ca.pem", "/api/v1/policy", "/api/v1/", "/", "/ca.key", "/nowhere")
 
 
 class Canaries:
     """The whole test, against a gate of its own."""
 
-    def __init__(self, report: Report, gate: Gate, site: Site, bad_port: int) -> None:
+    def __init__(self, report: Report, binary: pathlib.Path, gate: Gate, site: Site, bad_port: int) -> None:
         self._report = report
+        self._binary = binary
         self._gate = gate
         self._site = site
         self._bad_port = bad_port
@@ -140,9 +146,21 @@ class Canaries:
         return {
             "answers to clients": _text(self._answers),
             "the admin listener": _text(admin),
+            "commands": "".join(map(self._said, COMMANDS)),
             "the decision log": text(),
             "standard error at trace level": "\n".join(self._gate.lines),
         }
+
+    def _said(self, command: tuple[str, ...]) -> str:
+        config = self._gate.decisions.parent / "crawlgate.yaml"
+        done = subprocess.run(
+            [self._binary, *command, "--config", config],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return done.stdout + done.stderr
 
     def _silent(self) -> list[str]:
         """Trace level is worth searching only if something is told there."""

@@ -24,7 +24,7 @@ from crawl import Crawl
 from origin import Origin
 from pages import BLOCKED, HOSTS, MARK, SUB_BLOCKED, WWW
 from report import Report
-from services import Gate, get
+from services import Gate, by_labels, get, wait_for
 from table import Row, Table
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -55,7 +55,7 @@ def run(
     origin = Origin(folder / "origin.jsonl", authority.context(HOSTS))
     gate = InsideGate(binary, _policy(folder), folder, origin.port, authority.cert, crawlers.registrations(hashes))
     try:
-        Inside(report, origin, gate, _secure(table), folder, binary).run(python, modules)
+        Inside(report, origin, gate, _secure(table), folder, binary, authority.cert).run(python, modules)
     finally:
         code = gate.stop()
         origin.stop()
@@ -117,13 +117,21 @@ class Inside:
     """The crawls over TLS, against one gate."""
 
     def __init__(
-        self, report: Report, origin: Origin, gate: InsideGate, table: Table, folder: pathlib.Path, binary: pathlib.Path
+        self,
+        report: Report,
+        origin: Origin,
+        gate: InsideGate,
+        table: Table,
+        folder: pathlib.Path,
+        binary: pathlib.Path,
+        root: pathlib.Path,
     ) -> None:
         self._report = report
         self._origin = origin
         self._gate = gate
         self._folder = folder
         self._binary = binary
+        self._root = root
         self._crawl = Crawl(report, origin, gate, table)
         self._rows = list(table.get.values())
         self._linked = [row.url for row in self._rows if row.linked]
@@ -140,6 +148,7 @@ class Inside:
         self._java()
         self._crawl.totals()
         self._refused_hosts()
+        self._untrusting(python, modules)
         self._chromium()
 
     def _authority(self) -> None:
@@ -226,12 +235,16 @@ class Inside:
             if not shutil.which(program):
                 self._report.missing("Java's HttpClient over TLS", program)
                 return
-        store = self._folder / "trust.p12"
-        command = ["keytool", "-importcert", "-noprompt", "-alias", "crawlgate", "-storetype", "PKCS12"]
-        files = ["-file", str(self._gate.ca), "-keystore", str(store), "-storepass", STORE_WORD]
-        subprocess.run([*command, *files], check=True, capture_output=True, timeout=60)
-        at = ("127.0.0.1", self._gate.port)
+        at, store = ("127.0.0.1", self._gate.port), self._store("trust", self._gate.ca)
         self._asked("Java", "anonymous", lambda urls: clients.java_all(at, store, STORE_WORD, urls))
+
+    def _store(self, name: str, cert: pathlib.Path) -> pathlib.Path:
+        """A trust store of Java's with this certificate alone."""
+        store = self._folder / f"{name}.p12"
+        command = ["keytool", "-importcert", "-noprompt", "-alias", "crawlgate", "-storetype", "PKCS12"]
+        files = ["-file", str(cert), "-keystore", str(store), "-storepass", STORE_WORD]
+        self._check_run([*command, *files])
+        return store
 
     def _asked(self, name: str, crawler: str, client: Callable[[list[str]], list[Answer]]) -> None:
         """A client that asks for every plain URL, and leaves out those that it would write in another way."""
@@ -253,6 +266,39 @@ class Inside:
             answers, problems = [], [repr(error)]
         self._report.check(f"{name} over TLS: ran to its end", problems)
         return answers
+
+    def _untrusting(self, python: str, modules: pathlib.Path | None) -> None:
+        """Each client did verify: with another authority to trust it gets no answer, and is counted by name."""
+        root, at, folder = self._root, ("127.0.0.1", self._gate.port), self._folder
+        proxy = lambda name: crawlers.proxy(self._gate, name)  # noqa: E731
+        runs: dict[str, Callable[[], list[Answer]]] = {}
+        if shutil.which("wget"):
+            more = [f"--ca-certificate={root}"]
+            runs["wget"] = lambda: clients.wget(proxy("wget"), self._start, DOMAINS, folder / "wget-un", more)
+        if subprocess.run([python, "-c", "import scrapy"], capture_output=True).returncode == 0:
+            variables, place = {"SSL_CERT_FILE": str(root)}, folder / "scrapy-un"
+            run = lambda: clients.scrapy(proxy("scrapy"), python, self._start, DOMAINS, place, variables)  # noqa: E731
+            runs["scrapy"] = run
+        if crawlers.has_requests(python):
+            bundle = {"REQUESTS_CA_BUNDLE": str(root)}
+            runs["requests"] = lambda: clients.requests_all(proxy("requests"), python, [self._start], bundle)
+        if crawlers.has_undici(modules):
+            runs["undici"] = lambda: clients.undici_all(proxy("undici"), modules, [self._start], "tunnel")
+        if shutil.which("java") and shutil.which("keytool"):
+            store = self._store("other", root)
+            runs["anonymous"] = lambda: clients.java_all(at, store, STORE_WORD, [self._start])
+        before = len(self._origin.log.entries)
+        wrong = [f"{name}: {a.status} for {a.url}" for name, run in runs.items() for a in run() if a.status]
+        self._report.check("every client, told to trust another authority, gets no answer", wrong, len(runs))
+        self._report.equal("and nothing of theirs reaches the site", len(self._origin.log.entries), before)
+
+        def counted() -> set[str]:
+            return set(by_labels(self._gate.samples(), "crawlgate_client_tls_failures_total", ("crawler",)))
+
+        # wget finishes the handshake and looks at the certificate after it: it just leaves.
+        expected = set(runs) - {"wget"}
+        wait_for(lambda: counted() == expected, 5)
+        self._report.equal("they are counted, each under its crawler", counted(), expected)
 
     def _refused_hosts(self) -> None:
         """Refused as a whole: told inside TLS, where every client shows all of it, never by the CONNECT."""

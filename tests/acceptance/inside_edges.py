@@ -65,7 +65,7 @@ def run(report: Report, binary: pathlib.Path, hashes: dict[str, str], folder: pa
     quiet.mkdir()
     gate = EdgeGate(binary, quiet, sites, listed, {"CRAWLGATE_LOG": "trace"})
     try:
-        Canaries(report, gate, sites.good, sites.ports[next(iter(BROKEN))]).run()
+        Canaries(report, binary, gate, sites.good, sites.ports[next(iter(BROKEN))]).run()
     finally:
         gate.stop()
         sites.stop()
