@@ -5,8 +5,8 @@
 
 It starts the site, crawlgate and Prometheus on free loopback ports. curl, wget, Scrapy, requests, undici and urllib crawl;
 then their answers, the site's own log, /metrics, Prometheus and the decision log must all tell the story of
-`expected.tsv`, which is written by hand. Exit code 1 if a check failed. A client that is not installed is
-skipped loudly; with CI set in the environment it is a failure.
+`expected.tsv`, which is written by hand; and once more over https, with Java and Chromium besides. Exit code 1 if a
+check failed. A client that is not installed is skipped loudly; with CI set in the environment it is a failure.
 """
 
 from __future__ import annotations
