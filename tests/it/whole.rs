@@ -98,6 +98,12 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     let heads = whole.origin.connections().remove(0).heads;
     assert!(heads[0].contains(&format!("\r\nhost: {host}\r\n")), "{}", heads[0]);
     assert_eq!(metric(&whole.gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"), 1);
+    for side in ["client", "origin"] {
+        let count = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
+        // The refused film has cost the origin's connection.
+        assert_eq!(metric(&whole.gate, &count), if side == "client" { 1 } else { 2 });
+    }
+    until("tls_ms is told", || whole.gate.log().lines().any(|line| !line.contains("\"tls_ms\":null")));
 }
 
 #[test]
