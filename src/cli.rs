@@ -25,6 +25,7 @@ mod run;
 pub mod serve;
 mod systemd;
 pub mod target;
+mod telling;
 mod test;
 
 use std::ffi::OsString;

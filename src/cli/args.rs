@@ -427,6 +427,8 @@ Without arguments it listens on loopback only.
 SIGHUP reads the policy again, as a change of its files does; one with a mistake leaves the old one in force.
 SIGTERM drains: no new connections, what waits is sent away, what is under way is finished. A second one cuts it off.
 
+$CRAWLGATE_LOG says how much is told on standard error: off, error, warn, info (the default), debug, trace.
+
 Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is taken)";
 
 const DEMO_HELP: &str = "\

@@ -4,6 +4,7 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
 use crate::config::settings::{Settings, Workers};
@@ -16,12 +17,17 @@ use super::out::{complain, say_and_fail, tell};
 use super::reload::Opened;
 use super::serve::{Server, StartError};
 use super::systemd;
+use super::telling;
 
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
+    let level = match telling::level() {
+        Ok(level) => level,
+        Err(words) => return complain(&words),
+    };
     match prepare(args) {
         Ok((settings, policy)) => match runtime(settings.workers) {
-            Ok(runtime) => runtime.block_on(serve(&settings, policy)),
+            Ok(runtime) => runtime.block_on(serve(&settings, policy, level)),
             Err(error) => say_and_fail(&error),
         },
         Err(exit) => exit,
@@ -41,16 +47,6 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     Ok((settings, Opened { policy: compiled.policy, footprint }))
 }
 
-/// The operator's messages go to standard error, one line each.
-fn tracing_start() {
-    let _ = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(tracing::Level::INFO)
-        .with_target(false)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-        .try_init();
-}
-
 /// With one worker everything runs on this thread, and no task ever moves to another.
 fn runtime(workers: Workers) -> io::Result<Runtime> {
     match workers {
@@ -60,8 +56,8 @@ fn runtime(workers: Workers) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(settings: &Settings, opened: Opened) -> Exit {
-    tracing_start();
+async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
+    telling::start(level);
     let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {

@@ -1,4 +1,6 @@
-"""The real clients: curl, wget, Scrapy, requests, undici and urllib, each run against a proxy and read back as `Answer`s.
+"""The real clients: curl, wget, Scrapy, requests, undici, Java and urllib, each run against a proxy.
+
+What they got is read back as `Answer`s.
 
 Nothing here knows what an answer should be.
 """
@@ -99,10 +101,10 @@ def _read_curl(text: str, urls: list[bytes], folder: pathlib.Path, method: str, 
     return answers
 
 
-def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path) -> list[Answer]:
+def wget(proxy: str, start: str, domains: list[str], folder: pathlib.Path, more: Sequence[str] = ()) -> list[Answer]:
     """`wget -r` over all hosts of the domains."""
     crawl = ["--recursive", "--level=inf", "--span-hosts", f"--domains={','.join(domains)}"]
-    return wget_urls(proxy, [start], folder, crawl)
+    return wget_urls(proxy, [start], folder, [*crawl, *more])
 
 
 def wget_urls(proxy: str, urls: list[str], folder: pathlib.Path, more: Sequence[str] = ()) -> list[Answer]:
@@ -114,7 +116,10 @@ def wget_urls(proxy: str, urls: list[str], folder: pathlib.Path, more: Sequence[
         "-e",
         f"http_proxy={proxy}",
         "-e",
+        f"https_proxy={proxy}",
+        "-e",
         "use_proxy=on",
+        "--no-hsts",
         "-e",
         "robots=off",
         "--tries=1",
@@ -196,9 +201,15 @@ def _dechunk(body: bytes) -> bytes:
         at = end + 2 + size + 2
 
 
-def scrapy(proxy: str, python: str, start: str, domains: list[str], folder: pathlib.Path) -> list[Answer]:
-    """The spider of `spider.py`, in the Python that has Scrapy."""
-    return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}")
+def scrapy(
+    proxy: str, python: str, start: str, domains: list[str], folder: pathlib.Path, trust: dict[str, str] | None = None
+) -> list[Answer]:
+    """The spider of `spider.py`, in the Python that has Scrapy; with `trust`, the variables of that, it verifies.
+
+    Scrapy does so only if it is told to.
+    """
+    verified = ("-s", "DOWNLOAD_VERIFY_CERTIFICATES=True") if trust else ()
+    return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}", verified, trust)
 
 
 def scrapy_urls(proxy: str, python: str, urls: list[str], folder: pathlib.Path) -> list[Answer]:
@@ -206,7 +217,15 @@ def scrapy_urls(proxy: str, python: str, urls: list[str], folder: pathlib.Path) 
     return _spider(proxy, python, urls, folder, "follow=no")
 
 
-def _spider(proxy: str, python: str, start: list[str], folder: pathlib.Path, argument: str) -> list[Answer]:
+def _spider(
+    proxy: str,
+    python: str,
+    start: list[str],
+    folder: pathlib.Path,
+    argument: str,
+    options: Sequence[str] = (),
+    trust: dict[str, str] | None = None,
+) -> list[Answer]:
     folder.mkdir(parents=True, exist_ok=True)
     out, log = folder / "scrapy.jsonl", folder / "scrapy.log"
     command = [
@@ -225,10 +244,11 @@ def _spider(proxy: str, python: str, start: list[str], folder: pathlib.Path, arg
         f"LOG_FILE={log}",
         "-s",
         "LOG_LEVEL=INFO",
+        *options,
     ]
-    subprocess.run(
-        command, cwd=folder, env=clean_environment(http_proxy=proxy, HTTP_PROXY=proxy), timeout=600, check=True
-    )
+    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"), proxy)
+    environment = clean_environment(**proxies, **(trust or {}))
+    subprocess.run(command, cwd=folder, env=environment, timeout=600, check=True)
     return _read_lines("Scrapy", out.read_text(encoding="utf-8"))
 
 
@@ -249,20 +269,31 @@ def _read_lines(client: str, text: str) -> list[Answer]:
     ]
 
 
-def requests_all(proxy: str, python: str, urls: list[str]) -> list[Answer]:
+def requests_all(proxy: str, python: str, urls: list[str], trust: dict[str, str] | None = None) -> list[Answer]:
     """Python's requests, in a Python that has it; it leaves out what it would write in another way."""
-    return _asked("requests", [python, str(HERE / "requests_client.py"), proxy], urls)
+    return _asked("requests", [python, str(HERE / "requests_client.py"), proxy], urls, trust)
 
 
-def undici_all(proxy: str, modules: pathlib.Path, urls: list[str], way: str) -> list[Answer]:
+def undici_all(
+    proxy: str, modules: pathlib.Path, urls: list[str], way: str, trust: dict[str, str] | None = None
+) -> list[Answer]:
     """Node's undici, from a folder with `node_modules`; `way` is `plain` or `tunnel`, see `undici_client.mjs`."""
-    return _asked("undici", ["node", str(HERE / "undici_client.mjs"), str(modules), proxy, way], urls)
+    return _asked("undici", ["node", str(HERE / "undici_client.mjs"), str(modules), proxy, way], urls, trust)
 
 
-def _asked(client: str, command: list[str], urls: list[str]) -> list[Answer]:
-    given = "".join(f"{url}\n" for url in urls)
+def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls: list[str]) -> list[Answer]:
+    """Java's HttpClient, which trusts what is in the store; it leaves out what it cannot write."""
+    trust = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+    host, port = address
+    return _asked(
+        "Java", ["java", "-XX:TieredStopAtLevel=1", *trust, str(HERE / "JavaClient.java"), host, str(port)], urls
+    )
+
+
+def _asked(client: str, command: list[str], urls: list[str], trust: dict[str, str] | None = None) -> list[Answer]:
+    given, environment = "".join(f"{url}\n" for url in urls), clean_environment(**(trust or {}))
     done = subprocess.run(
-        command, input=given, stdout=subprocess.PIPE, text=True, env=clean_environment(), timeout=600, check=True
+        command, input=given, stdout=subprocess.PIPE, text=True, env=environment, timeout=600, check=True
     )
     return _read_lines(client, done.stdout)
 

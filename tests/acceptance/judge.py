@@ -24,6 +24,7 @@ REASONS = {
     "bad_request": ("REJECTED_REQUEST", "http_request_error", "never"),
     "method_denied": ("REJECTED_REQUEST", "http_request_denied", "policy-change"),
     "upstream_connect": ("REJECTED_ERROR", "connection_refused", "after"),
+    "upstream_tls": ("REJECTED_ERROR", "tls_certificate_error", "after"),
     "upstream_protocol": ("REJECTED_ERROR", "http_protocol_error", "after"),
 }
 

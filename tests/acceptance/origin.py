@@ -6,10 +6,12 @@ shows what a proxy let through. `python3 origin.py [LOG]` serves until it is int
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import socket
 import socketserver
+import ssl
 import struct
 import sys
 import threading
@@ -45,17 +47,18 @@ class Log:
 
 
 class Origin:
-    """The site, serving from the moment it is made; `port` is chosen by the system."""
+    """The site, serving from the moment it is made, over TLS if there is a context; `port` is chosen by the system."""
 
-    def __init__(self, log_path: pathlib.Path | None = None) -> None:
+    def __init__(self, log_path: pathlib.Path | None = None, context: ssl.SSLContext | None = None) -> None:
         self.log = Log(log_path)
         self._servers = [_Server(("127.0.0.1", 0), _Connection)]
         self.port: int = self._servers[0].server_address[1]
-        self.site = Site(self.port)
+        self.site = Site(self.port, "https" if context else "http")
         # The second address listens too, so that a request that should not come is seen and not just lost.
         self._servers.append(_Server(("127.0.0.2", self.port), _Connection))
         for server in self._servers:
             server.origin = self
+            server.context = context
             # Accepted connections inherit it.
             server.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -72,6 +75,20 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 256
     origin: Origin
+    context: ssl.SSLContext | None
+
+    def finish_request(self, request, client_address) -> None:
+        """The handshake is the connection's own thread's work: a client that says nothing holds up nobody."""
+        if not self.context:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(60)
+        with self.context.wrap_socket(request, server_side=True) as secure:
+            super().finish_request(secure, client_address)
+            # A body that ends with its connection is whole only if TLS says so.
+            secure.settimeout(2)
+            with contextlib.suppress(OSError, ValueError):
+                secure.unwrap()
 
     def handle_error(self, request, client_address) -> None:
         """A client that left is no news; anything else is a fault of the site."""
@@ -93,7 +110,12 @@ class _Connection(socketserver.StreamRequestHandler):
             self.wfile.flush()
 
     def _arrival(self) -> float:
-        """When the next request's first byte came, by the kernel's clock: this thread may be late to see it."""
+        """When the next request's first byte came, by the kernel's clock: this thread may be late to see it.
+
+        Inside TLS there is no such byte, and the time is this thread's.
+        """
+        if self.server.context:
+            return time.time()
         try:
             _, ancillary, _, _ = self.connection.recvmsg(1, 256, socket.MSG_PEEK)
         except OSError:

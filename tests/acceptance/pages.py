@@ -53,10 +53,11 @@ class Page:
 
 
 class Site:
-    """The pages of all hosts; `port` is needed because links and redirects name it."""
+    """The pages of all hosts; `port` and scheme are needed because links and redirects name them."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, scheme: str = "http") -> None:
         self.port = port
+        self._scheme = scheme
         self.pages: dict[tuple[str, str], Page] = {}
         for build in (self._www, self._docs, self._media, self._cal, self._partner, self._small_hosts):
             build()
@@ -68,7 +69,7 @@ class Site:
 
     def url(self, host: str, target: str) -> str:
         """An absolute URL of this site."""
-        return f"http://{host}:{self.port}{target}"
+        return f"{self._scheme}://{host}:{self.port}{target}"
 
     # One method a host. A page that lists links makes them all part of every crawl.
 
@@ -136,8 +137,8 @@ class Site:
             "/open/%2e%2e/cgi-bin/form.html",
             "/./cgi-bin/./form.html",
             self.url(WWW, "//cgi-bin/form.html"),
-            f"http://{host}:{self.port}/cgi-bin/form.html",
-            f"HTTP://{host}:{self.port}/open/upper.html",
+            f"{self._scheme}://{host}:{self.port}/cgi-bin/form.html",
+            f"{self._scheme.upper()}://{host}:{self.port}/open/upper.html",
             "/priv%61te/a.html",
             "/open%2Fcoded.html",
             "/%7Euser/",

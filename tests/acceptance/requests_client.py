@@ -6,6 +6,7 @@ Redirects are not followed, and a URL that requests would write in another way i
 import base64
 import concurrent.futures
 import json
+import os
 import sys
 
 import requests
@@ -33,6 +34,7 @@ def main() -> None:
     # Settings of the machine that runs this would mix into the test.
     session.trust_env = False
     session.proxies = {"http": PROXY, "https": PROXY}
+    session.verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
     session.headers = {"User-Agent": requests.utils.default_user_agent(), "Accept": "*/*"}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for answer in pool.map(lambda url: ask(session, url), asked):

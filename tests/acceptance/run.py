@@ -23,6 +23,7 @@ from collections.abc import Callable
 import clients
 import commands
 import crawlers
+import inside
 import politeness
 import table as tables
 import tunnels
@@ -117,6 +118,8 @@ def _online(
             prometheus.stop()
         code = gate.stop()
     tunnels.run(report, arguments.binary, arguments.scrapy_python, arguments.node_modules, folder)
+    modules = arguments.node_modules
+    inside.run(report, arguments.binary, hashes, table, folder, arguments.scrapy_python, modules)
     crawlers.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     politeness.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     report.section("The end")

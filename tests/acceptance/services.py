@@ -44,7 +44,12 @@ class Gate:
     """A running `crawlgate run --config FILE`, on ports of the system's choice."""
 
     def __init__(
-        self, binary: pathlib.Path, policy: pathlib.Path, folder: pathlib.Path, settings: dict | None = None
+        self,
+        binary: pathlib.Path,
+        policy: pathlib.Path,
+        folder: pathlib.Path,
+        settings: dict | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.decisions = folder / "decisions.jsonl"
         self.lines: list[str] = []
@@ -53,7 +58,7 @@ class Gate:
         self._process = subprocess.Popen(
             [binary, "run", "--config", config],
             cwd=folder,
-            env=clean_environment(),
+            env=clean_environment(**(environment or {})),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -99,6 +104,11 @@ class Gate:
 
     def samples(self) -> Samples:
         return parse(self.metrics_text().decode())
+
+    def memory(self) -> int:
+        """Resident memory, in bytes."""
+        status = pathlib.Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
     def hang_up(self) -> None:
         """SIGHUP: the policy is to be read again."""

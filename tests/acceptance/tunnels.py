@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import threading
 
+from authority import Authority
 from clients import clean_environment
 from crawlers import has_undici
 from report import Report
@@ -40,7 +41,7 @@ def run(
     folder = folder / "tunnels"
     folder.mkdir()
     authority = Authority(folder)
-    secure, plain = Site(authority.context()), Site(None)
+    secure, plain = Site(authority.context((OPEN, HALF, CLOSED))), Site(None)
     gate = TunnelGate(binary, POLICY, folder, secure.port)
     try:
         Tunnels(report, gate, authority, secure, plain, scrapy_python, modules).run()
@@ -66,37 +67,14 @@ class TunnelGate(Gate):
         return settings
 
 
-class Authority:
-    """A certificate authority of one run, and a certificate for all hosts of the site."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.cert, self._key = folder / "ca.pem", folder / "ca.key"
-        self._leaf, self._leaf_key = folder / "site.pem", folder / "site.key"
-        new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        ca = ["-keyout", self._key, "-out", self.cert, "-subj", "/CN=acceptance CA"]
-        self._run([*new, *ca, "-addext", "keyUsage=critical,keyCertSign,cRLSign"])
-        names = ",".join(f"DNS:{host}" for host in (OPEN, HALF, CLOSED))
-        signed = ["-CA", self.cert, "-CAkey", self._key, "-subj", "/CN=site", "-addext", f"subjectAltName={names}"]
-        plain = ["-addext", "basicConstraints=critical,CA:false"]
-        self._run([*new, *signed, *plain, "-keyout", self._leaf_key, "-out", self._leaf])
-
-    @staticmethod
-    def _run(command: list) -> None:
-        subprocess.run([str(part) for part in command], check=True, capture_output=True, timeout=60)
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._leaf, self._leaf_key)
-        return context
-
-
 class Site(http.server.ThreadingHTTPServer):
-    """Answers every GET with the page, and keeps what was asked for."""
+    """Answers every request with the page, and keeps what was asked for, and in `seen` with which fields and body."""
 
     daemon_threads = True
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.asked: list[str] = []
+        self.seen: list[str] = []
         self._context = context
         super().__init__(("127.0.0.1", 0), _Handler)
         self.port: int = self.server_address[1]
@@ -118,11 +96,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(f"{self.headers['Host']}{self.path}")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen.append(f"{self.headers}{body.decode('latin-1')}")
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(PAGE)))
         self.end_headers()
         self.wfile.write(PAGE)
+
+    do_POST = do_GET
 
     def log_message(self, *_) -> None:
         pass

@@ -1,0 +1,81 @@
+//! What is told on standard error while the proxy runs, and how much of it. What is judged stands in the decision log.
+
+use std::{env, io};
+
+use log::Record;
+use tracing::level_filters::LevelFilter;
+
+/// The environment variable that says how much is told.
+const VARIABLE: &str = "CRAWLGATE_LOG";
+
+/// How much is told: `$CRAWLGATE_LOG`, or what an operator needs.
+///
+/// # Errors
+/// If it is none of the words that stand for a level.
+pub(super) fn level() -> Result<LevelFilter, String> {
+    level_of(env::var(VARIABLE).ok())
+}
+
+fn level_of(word: Option<String>) -> Result<LevelFilter, String> {
+    let Some(word) = word.filter(|word| !word.is_empty()) else {
+        return Ok(LevelFilter::INFO);
+    };
+    word.parse()
+        .map_err(|_| format!("${VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace"))
+}
+
+/// Messages go to standard error, one line each. Those of the TLS library, which are for its developers, do so only for
+/// somebody who asks for more than usual.
+pub(super) fn start(level: LevelFilter) {
+    let _ = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .try_init();
+    let libraries = match level {
+        LevelFilter::DEBUG => log::LevelFilter::Debug,
+        LevelFilter::TRACE => log::LevelFilter::Trace,
+        _ => return,
+    };
+    if log::set_logger(&Libraries).is_ok() {
+        log::set_max_level(libraries);
+    }
+}
+
+/// Takes what libraries tell by way of `log`, and tells it like our own.
+struct Libraries;
+
+impl log::Log for Libraries {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let (library, message) = (record.target(), record.args());
+        match record.level() {
+            log::Level::Error => tracing::error!("{library}: {message}"),
+            log::Level::Warn => tracing::warn!("{library}: {message}"),
+            log::Level::Info => tracing::info!("{library}: {message}"),
+            log::Level::Debug => tracing::debug!("{library}: {message}"),
+            log::Level::Trace => tracing::trace!("{library}: {message}"),
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_how_much_is_told() {
+        let said = |word: &str| level_of(Some(word.to_owned()));
+        assert_eq!(level_of(None), Ok(LevelFilter::INFO));
+        assert_eq!(said(""), Ok(LevelFilter::INFO));
+        assert_eq!(said("trace"), Ok(LevelFilter::TRACE));
+        assert_eq!(said("OFF"), Ok(LevelFilter::OFF));
+        assert!(said("much").unwrap_err().contains("$CRAWLGATE_LOG is \"much\""));
+    }
+}
