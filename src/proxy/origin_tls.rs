@@ -131,6 +131,11 @@ impl OriginTls {
         secured
     }
 
+    /// Counts a connection on which TLS stands, with the time that took, a second try included.
+    pub fn stands(&self, took: Duration) {
+        self.metrics.origin_tls(took);
+    }
+
     fn config(&self, verify: Verify, hello: Hello) -> &Arc<ClientConfig> {
         let hellos = match (verify, &self.verified) {
             (Verify::On, Some(verified)) => verified,

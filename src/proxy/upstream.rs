@@ -170,7 +170,9 @@ impl Upstream {
             Scheme::Http => (OriginStream::Http(TokioIo::new(dialled.stream)), dialled.address, None),
             Scheme::Https => {
                 let (stream, address) = self.secure(target, vetted, place.verify, dialled).await?;
-                (stream, address, Some(self.clock.now().saturating_duration_since(connected)))
+                let took = self.clock.now().saturating_duration_since(connected);
+                self.tls.stands(took);
+                (stream, address, Some(took))
             }
         };
         let (sender, driver) = self.builder.handshake(stream).await.map_err(UpstreamError::Protocol)?;

@@ -37,3 +37,4 @@ mod tls;
 mod tunnel;
 mod upstream;
 mod watch;
+mod whole;

@@ -3,8 +3,8 @@
 
 mod broken;
 mod certificates;
-mod certs;
-mod origin;
+pub(crate) mod certs;
+pub(crate) mod origin;
 mod pool;
 mod robots;
 mod sessions;

@@ -3,13 +3,13 @@
 
 mod first;
 mod hello;
-mod inside;
+pub(crate) mod inside;
 mod judged;
 mod leave;
 mod open;
 mod plain;
 mod sniff;
-mod wire;
+pub(crate) mod wire;
 
 use crate::support::gate::Gate;
 use wire::{Client, Origin, POLICY, config};

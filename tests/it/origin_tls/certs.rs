@@ -9,52 +9,52 @@ use rustls::{RootCertStore, ServerConfig};
 use time::{Duration, OffsetDateTime};
 
 /// Who signs.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key.
-pub(super) struct Leaf {
-    pub(super) certificate: CertificateDer<'static>,
+pub(crate) struct Leaf {
+    pub(crate) certificate: CertificateDer<'static>,
     key: KeyPair,
 }
 
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum When {
+pub(crate) enum When {
     Now,
     Past,
     Future,
 }
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("an authority")
     }
 
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, format!("EVIL {name}"));
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// A certificate for these names.
-    pub(super) fn leaf(&self, names: &[&str], when: When) -> Leaf {
+    pub(crate) fn leaf(&self, names: &[&str], when: When) -> Leaf {
         let key = KeyPair::generate().unwrap();
         let certificate = params(names, when).signed_by(&key, &self.0).unwrap();
         Leaf { certificate: certificate.der().clone(), key }
     }
 
     /// An origin's TLS with a good certificate.
-    pub(super) fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
+    pub(crate) fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
         self.leaf(names, When::Now).server()
     }
 
     /// The same, for clients with a certificate alone.
-    pub(super) fn mutual(&self, names: &[&str]) -> Arc<ServerConfig> {
+    pub(crate) fn mutual(&self, names: &[&str]) -> Arc<ServerConfig> {
         let leaf = self.leaf(names, When::Now);
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
@@ -82,7 +82,7 @@ fn params(names: &[&str], when: When) -> CertificateParams {
 }
 
 /// A certificate that nobody but itself has signed, perhaps as an authority.
-pub(super) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
+pub(crate) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
     let key = KeyPair::generate().unwrap();
     let mut params = params(names, When::Now);
     params.is_ca = is_ca;
@@ -91,7 +91,7 @@ pub(super) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
 }
 
 impl Leaf {
-    pub(super) fn server(self) -> Arc<ServerConfig> {
+    pub(crate) fn server(self) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.unwrap().with_no_client_auth();

@@ -8,41 +8,41 @@ use std::thread;
 use rustls::{HandshakeKind, NamedGroup, ServerConfig, ServerConnection, StreamOwned};
 
 /// A listening socket on loopback.
-pub(super) struct Origin {
-    pub(super) port: u16,
+pub(crate) struct Origin {
+    pub(crate) port: u16,
     noted: Arc<Mutex<Vec<Connection>>>,
 }
 
 /// What was seen of a connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The length of the record that the ClientHello is in.
-    pub(super) hello: Option<usize>,
+    pub(crate) hello: Option<usize>,
     /// Whether an earlier session went on; none without a whole handshake.
-    pub(super) resumed: Option<bool>,
+    pub(crate) resumed: Option<bool>,
     /// The key exchange.
-    pub(super) group: Option<NamedGroup>,
+    pub(crate) group: Option<NamedGroup>,
     /// The protocol that was agreed on.
-    pub(super) protocol: Option<Vec<u8>>,
+    pub(crate) protocol: Option<Vec<u8>>,
     /// The heads of requests.
-    pub(super) heads: Vec<String>,
+    pub(crate) heads: Vec<String>,
 }
 
 /// One connection of an origin.
-pub(super) struct Visit {
-    pub(super) socket: TcpStream,
+pub(crate) struct Visit {
+    pub(crate) socket: TcpStream,
     number: usize,
     noted: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Origin {
     /// A connection is closed when the function is done with it.
-    pub(super) fn start(serve: impl Fn(Visit) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(Visit) + Send + Sync + 'static) -> Self {
         Self::at(IpAddr::V4(Ipv4Addr::LOCALHOST), serve).unwrap()
     }
 
     /// At this address; none if the machine does not have it.
-    pub(super) fn at(address: IpAddr, serve: impl Fn(Visit) + Send + Sync + 'static) -> Option<Self> {
+    pub(crate) fn at(address: IpAddr, serve: impl Fn(Visit) + Send + Sync + 'static) -> Option<Self> {
         let listener = TcpListener::bind(SocketAddr::new(address, 0)).ok()?;
         let origin = Self { port: listener.local_addr().ok()?.port(), noted: Arc::default() };
         let (noted, serve) = (Arc::clone(&origin.noted), Arc::new(serve));
@@ -61,35 +61,35 @@ impl Origin {
     }
 
     /// Answers each request over TLS with what the function makes of its head.
-    pub(super) fn secure(
+    pub(crate) fn secure(
         config: Arc<ServerConfig>,
         answer: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
         Self::start(move |visit| visit.secure(&config, &answer))
     }
 
-    pub(super) fn url(&self, host: &str, path: &str) -> String {
+    pub(crate) fn url(&self, host: &str, path: &str) -> String {
         format!("https://{host}:{}{path}", self.port)
     }
 
     /// What was seen of each connection so far.
-    pub(super) fn connections(&self) -> Vec<Connection> {
+    pub(crate) fn connections(&self) -> Vec<Connection> {
         self.noted.lock().unwrap().clone()
     }
 
     /// How many requests came.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.connections().iter().map(|connection| connection.heads.len()).sum()
     }
 }
 
 impl Visit {
-    pub(super) fn note(&self, note: impl FnOnce(&mut Connection)) {
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Connection)) {
         note(&mut self.noted.lock().unwrap()[self.number]);
     }
 
     /// The length of the first TLS record, without taking it; none if the first byte is of no handshake.
-    pub(super) fn hello(&self) -> Option<usize> {
+    pub(crate) fn hello(&self) -> Option<usize> {
         let mut start = [0; 5];
         while self.socket.peek(&mut start).ok()? < start.len() {
             thread::yield_now();
@@ -101,7 +101,7 @@ impl Visit {
     }
 
     /// The handshake; none if it fails.
-    pub(super) fn handshake(&self, config: &Arc<ServerConfig>) -> Option<Secure> {
+    pub(crate) fn handshake(&self, config: &Arc<ServerConfig>) -> Option<Secure> {
         let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
         let mut socket = self.socket.try_clone().unwrap();
         let _ = socket.set_nodelay(true);
@@ -117,7 +117,7 @@ impl Visit {
     }
 
     /// Answers each request over TLS.
-    pub(super) fn secure(&self, config: &Arc<ServerConfig>, answer: &impl Fn(&str) -> String) {
+    pub(crate) fn secure(&self, config: &Arc<ServerConfig>, answer: &impl Fn(&str) -> String) {
         if self.hello().is_none() {
             return;
         }
@@ -126,7 +126,7 @@ impl Visit {
     }
 
     /// Answers each request; an answer that says `Connection: close` is the last, and TLS ends in order.
-    pub(super) fn serve(&self, stream: &mut (impl Read + Write), answer: &impl Fn(&str) -> String) {
+    pub(crate) fn serve(&self, stream: &mut (impl Read + Write), answer: &impl Fn(&str) -> String) {
         while let Some(head) = self.request(stream) {
             let answer = answer(&head);
             if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
@@ -139,7 +139,7 @@ impl Visit {
     }
 
     /// The next request's head.
-    pub(super) fn request(&self, stream: &mut impl Read) -> Option<String> {
+    pub(crate) fn request(&self, stream: &mut impl Read) -> Option<String> {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
             stream.read_exact(&mut byte).ok()?;
@@ -151,15 +151,15 @@ impl Visit {
     }
 }
 
-pub(super) type Secure = StreamOwned<ServerConnection, TcpStream>;
+pub(crate) type Secure = StreamOwned<ServerConnection, TcpStream>;
 
 /// An answer with a length.
-pub(super) fn answer(body: &str) -> String {
+pub(crate) fn answer(body: &str) -> String {
     with("", body)
 }
 
 /// The same with more fields.
-pub(super) fn with(fields: &str, body: &str) -> String {
+pub(crate) fn with(fields: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\n{fields}Content-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -167,6 +167,6 @@ pub(super) fn with(fields: &str, body: &str) -> String {
 }
 
 /// The path that a head asks for.
-pub(super) fn path(head: &str) -> &str {
+pub(crate) fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or_default()
 }

@@ -47,24 +47,24 @@ fn gate() -> Gate {
 }
 
 /// A client's configuration that trusts the gate's authority.
-fn trusting(gate: &Gate) -> Arc<ClientConfig> {
+pub(crate) fn trusting(gate: &Gate) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let pem = std::fs::read(gate.file("ca.pem")).unwrap();
     roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
     Arc::new(builder().with_root_certificates(roots).with_no_client_auth())
 }
 
-fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+pub(crate) fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap()
 }
 
 /// TLS inside a tunnel.
-struct Inside(rustls::StreamOwned<ClientConnection, TcpStream>);
+pub(crate) struct Inside(pub(crate) rustls::StreamOwned<ClientConnection, TcpStream>);
 
 impl Inside {
     /// Opens a tunnel and speaks TLS in it, asking for a name.
-    fn try_open(
+    pub(crate) fn try_open(
         proxy: SocketAddr,
         authority: &str,
         name: &str,
@@ -80,17 +80,17 @@ impl Inside {
         Ok(Self(stream))
     }
 
-    fn open(proxy: SocketAddr, host: &str, config: &Arc<ClientConfig>) -> Self {
+    pub(crate) fn open(proxy: SocketAddr, host: &str, config: &Arc<ClientConfig>) -> Self {
         Self::try_open(proxy, &format!("{host}:443"), host, config).unwrap()
     }
 
-    fn send(&mut self, text: impl AsRef<[u8]>) {
+    pub(crate) fn send(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).unwrap();
         self.0.flush().unwrap();
     }
 
     /// One answer: its head, and its body by `Content-Length`.
-    fn answer(&mut self) -> (String, String) {
+    pub(crate) fn answer(&mut self) -> (String, String) {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
             self.0.read_exact(&mut byte).unwrap();
@@ -103,13 +103,13 @@ impl Inside {
         (head, String::from_utf8(body).unwrap())
     }
 
-    fn ask(&mut self, host: &str, path: &str) -> (String, String) {
+    pub(crate) fn ask(&mut self, host: &str, path: &str) -> (String, String) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         self.answer()
     }
 
     /// Whether the connection is over, in the order that TLS has for that.
-    fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();
         assert_eq!(String::from_utf8_lossy(&rest), "");
@@ -117,7 +117,7 @@ impl Inside {
 }
 
 #[track_caller]
-fn check(answer: &str, status: u16, fields: &[&str]) {
+pub(crate) fn check(answer: &str, status: u16, fields: &[&str]) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
     for field in fields {
         assert!(answer.contains(&format!("\r\n{field}")), "{field}: {answer}");

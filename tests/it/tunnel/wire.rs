@@ -12,10 +12,10 @@ use crate::support::gate::Gate;
 use super::hello::hello;
 
 /// Longer than anything takes on a busy machine.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// What the gates judge by.
-pub(super) const POLICY: &str = "
+pub(crate) const POLICY: &str = "
 policy: 1
 name: tunnels
 options:
@@ -30,7 +30,7 @@ rules:
 ";
 
 /// A gate's configuration: lines of `egress`, and whole groups.
-pub(super) fn config(egress: &str, more: &str) -> String {
+pub(crate) fn config(egress: &str, more: &str) -> String {
     format!(
         "listen: 127.0.0.1:0
 admin: {{ listen: 127.0.0.1:0 }}
@@ -47,10 +47,10 @@ egress:
 }
 
 /// A raw client.
-pub(super) struct Client(pub(super) TcpStream);
+pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
-    pub(super) fn connect(proxy: SocketAddr) -> Self {
+    pub(crate) fn connect(proxy: SocketAddr) -> Self {
         let socket = TcpStream::connect(proxy).unwrap();
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(LONG)).unwrap();
@@ -58,11 +58,11 @@ impl Client {
     }
 
     /// A client whose CONNECT to this port of a.test is granted.
-    pub(super) fn tunnel(proxy: SocketAddr, port: u16) -> Self {
+    pub(crate) fn tunnel(proxy: SocketAddr, port: u16) -> Self {
         Self::tunnel_to(proxy, &format!("a.test:{port}"))
     }
 
-    pub(super) fn tunnel_to(proxy: SocketAddr, authority: &str) -> Self {
+    pub(crate) fn tunnel_to(proxy: SocketAddr, authority: &str) -> Self {
         let mut client = Self::connect(proxy);
         client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
         let head = client.head();
@@ -71,25 +71,25 @@ impl Client {
     }
 
     /// A client in an open tunnel to an echo: its ClientHello has come back.
-    pub(super) fn in_tls(proxy: SocketAddr, port: u16) -> Self {
+    pub(crate) fn in_tls(proxy: SocketAddr, port: u16) -> Self {
         let mut client = Self::tunnel(proxy, port);
         client.greet("a.test");
         client
     }
 
     /// Sends a ClientHello, and has an echo send it back.
-    pub(super) fn greet(&mut self, name: &str) {
+    pub(crate) fn greet(&mut self, name: &str) {
         let hello = hello(Some(name));
         self.send(&hello);
         assert!(self.bytes(hello.len()) == hello);
     }
 
-    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).unwrap();
     }
 
     /// The head of one answer.
-    pub(super) fn head(&mut self) -> String {
+    pub(crate) fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.extend(self.bytes(1));
@@ -98,7 +98,7 @@ impl Client {
     }
 
     /// One answer: its head, and its body by `Content-Length`.
-    pub(super) fn answer(&mut self) -> (String, String) {
+    pub(crate) fn answer(&mut self) -> (String, String) {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let body = self.bytes(length.map_or(0, |length| length.parse().unwrap()));
@@ -107,14 +107,14 @@ impl Client {
 
     /// So many bytes.
     #[track_caller]
-    pub(super) fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.read_exact(&mut bytes).unwrap();
         bytes
     }
 
     /// All that comes until the connection ends, in order or by a reset.
-    pub(super) fn rest(&mut self) -> String {
+    pub(crate) fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         match self.0.read_to_end(&mut bytes) {
             Err(error) if error.kind() != ErrorKind::ConnectionReset => {
@@ -125,19 +125,19 @@ impl Client {
     }
 
     /// Says that no more will come; a connection that is closed already needs not be told.
-    pub(super) fn half_close(&self) {
+    pub(crate) fn half_close(&self) {
         let _ = self.0.shutdown(Shutdown::Write);
     }
 
     /// Leaves at once, by a reset.
-    pub(super) fn reset(self) {
+    pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
 /// A listening socket that keeps what it gets.
-pub(super) struct Origin {
-    pub(super) port: u16,
+pub(crate) struct Origin {
+    pub(crate) port: u16,
     seen: Arc<Mutex<Vec<u8>>>,
     accepted: Arc<AtomicUsize>,
     ended: Arc<AtomicUsize>,
@@ -145,7 +145,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Sends back what comes, and ends when the other side has.
-    pub(super) fn echo() -> Self {
+    pub(crate) fn echo() -> Self {
         Self::start(|socket, seen| {
             let mut buffer = [0; 65536];
             while let Ok(count @ 1..) = socket.read(&mut buffer) {
@@ -158,7 +158,7 @@ impl Origin {
     }
 
     /// Answers each head with 200 and `ok`.
-    pub(super) fn http() -> Self {
+    pub(crate) fn http() -> Self {
         Self::start(|socket, seen| {
             let (mut buffer, mut head) = ([0; 65536], Vec::new());
             while let Ok(count @ 1..) = socket.read(&mut buffer) {
@@ -174,7 +174,7 @@ impl Origin {
     }
 
     /// Does as told with each connection.
-    pub(super) fn start(serve: impl Fn(&mut TcpStream, &Mutex<Vec<u8>>) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(&mut TcpStream, &Mutex<Vec<u8>>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (seen, accepted, ended) = (Arc::default(), Arc::new(AtomicUsize::new(0)), Arc::default());
@@ -200,29 +200,29 @@ impl Origin {
     }
 
     /// An echo, and a gate whose tunnels may go to it as TLS.
-    pub(super) fn behind_a_gate(more: &str, policy: &str) -> (Self, Gate) {
+    pub(crate) fn behind_a_gate(more: &str, policy: &str) -> (Self, Gate) {
         let origin = Self::echo();
         let gate = gate_to(&origin, more, policy);
         (origin, gate)
     }
 
     /// Connections so far.
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
     /// Connections that have ended.
-    pub(super) fn ended(&self) -> usize {
+    pub(crate) fn ended(&self) -> usize {
         self.ended.load(Ordering::SeqCst)
     }
 
     /// All that came so far.
-    pub(super) fn seen(&self) -> Vec<u8> {
+    pub(crate) fn seen(&self) -> Vec<u8> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The same, once it holds this.
-    pub(super) fn seen_within(&self, text: &str) -> String {
+    pub(crate) fn seen_within(&self, text: &str) -> String {
         let mut seen = String::new();
         until("the origin sees it", || {
             seen = String::from_utf8_lossy(&self.seen()).into_owned();
@@ -234,7 +234,7 @@ impl Origin {
 
 /// Waits until something holds.
 #[track_caller]
-pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");
@@ -243,7 +243,7 @@ pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The value of a series of the gate's.
-pub(super) fn metric(gate: &Gate, series: &str) -> u64 {
+pub(crate) fn metric(gate: &Gate, series: &str) -> u64 {
     let mut client = Client::connect(gate.admin);
     client.send(format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin));
     let metrics = client.rest();
@@ -253,6 +253,6 @@ pub(super) fn metric(gate: &Gate, series: &str) -> u64 {
 }
 
 /// A gate whose tunnels may go to this origin as TLS.
-pub(super) fn gate_to(origin: &Origin, more: &str, policy: &str) -> Gate {
+pub(crate) fn gate_to(origin: &Origin, more: &str, policy: &str) -> Gate {
     Gate::start(&config(&format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port), more), policy)
 }

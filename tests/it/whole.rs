@@ -1,0 +1,186 @@
+//! HTTPS whole: a client that trusts the gate's authority, the gate, and an origin whose authority the gate trusts.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use crate::origin_tls::certs::Authority;
+use crate::origin_tls::origin::{Origin, Visit, answer, path, with};
+use crate::support::gate::Gate;
+use crate::tunnel::inside::{Inside, check, trusting};
+use crate::tunnel::wire::{metric, until};
+
+const POLICY: &str = "
+policy: 1
+name: whole
+options:
+  disposition: allow
+  robots: { obey: false }
+  politeness: { delay: 0s, concurrency: 100 }
+rules:
+  - { id: private, forbid: { under: /private } }
+  - { id: no-video, when: { content_type: \"video/*\" }, then: exclude }
+  - { id: slow, when: { under: /slow }, set: { politeness: { delay: 60s, jitter: none, max_hold: 60s } } }
+  - { id: pages, when: { host: b.test }, set: { robots: { obey: true } } }
+";
+
+/// A gate that looks into TLS, its client's side and its origin's.
+struct Whole {
+    gate: Gate,
+    client: Arc<ClientConfig>,
+    origin: Origin,
+}
+
+impl Whole {
+    fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self::start(move |visit, tls| visit.secure(tls, &answer))
+    }
+
+    fn start(serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static) -> Self {
+        let authority = Authority::new();
+        let tls = authority.server(&["a.test", "b.test"]);
+        let origin = Origin::start(move |visit| serve(&visit, &tls));
+        let config = "listen: 127.0.0.1:0
+admin: { listen: 127.0.0.1:0 }
+policy: { path: policy.yaml, watch: false }
+logs: { decisions: log.json }
+tls: { intercept: true, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem, roots: webpki, extra_roots: [origin.pem] }
+egress:
+  ports: [1-65535]
+  connect_ports: [1-65535]
+  allow_loopback: true
+  hosts: { a.test: 127.0.0.1, b.test: 127.0.0.1 }
+";
+        let pem = authority.pem();
+        let gate = Gate::start_with(config, POLICY, move |command| {
+            std::fs::write(command.get_current_dir().unwrap().join("origin.pem"), pem).unwrap();
+        });
+        let client = trusting(&gate);
+        Self { gate, client, origin }
+    }
+
+    /// A connection into a tunnel to this host.
+    fn open(&self, host: &str) -> Inside {
+        let authority = format!("{host}:{}", self.origin.port);
+        Inside::try_open(self.gate.proxy, &authority, host, &self.client).unwrap()
+    }
+
+    fn host(&self, host: &str) -> String {
+        format!("{host}:{}", self.origin.port)
+    }
+}
+
+#[test]
+fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
+    let large = "0123456789abcdef".repeat(1 << 16);
+    let page = large.clone();
+    let whole = Whole::answering(move |head| match path(head) {
+        "/large" => answer(&page),
+        "/film" => "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5\r\n\r\nmovie".into(),
+        _ => with("Alt-Svc: h3=\":443\"\r\nCrawl-Status: FORGED\r\n", "a page"),
+    });
+    let host = whole.host("a.test");
+    let mut client = whole.open("a.test");
+    let (head, body) = client.ask(&host, "/page?q=1");
+    check(&head, 200, &["crawl-status: ACCEPTED\r\n", "via: 1.1 "]);
+    assert!(!head.contains("FORGED") && !head.to_lowercase().contains("alt-svc"), "{head}");
+    assert_eq!(body, "a page");
+    check(&client.ask(&host, "/private/x").0, 451, &["crawl-rule: private\r\n"]);
+    let (head, body) = client.ask(&host, "/film");
+    check(&head, 451, &["crawl-rule: no-video\r\n"]);
+    assert!(!body.contains("movie"), "{body}");
+    assert!(client.ask(&host, "/large").1 == large);
+    check(&client.ask(&host, "/page").0, 200, &[]);
+    let asked: Vec<String> = whole.origin.connections().iter().flat_map(|c| c.heads.clone()).collect();
+    let asked: Vec<&str> = asked.iter().map(|head| path(head)).collect();
+    assert_eq!(asked, ["/page?q=1", "/film", "/large", "/page"]);
+    let heads = whole.origin.connections().remove(0).heads;
+    assert!(heads[0].contains(&format!("\r\nhost: {host}\r\n")), "{}", heads[0]);
+    assert_eq!(metric(&whole.gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"), 1);
+    for side in ["client", "origin"] {
+        let count = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
+        // The refused film has cost the origin's connection.
+        assert_eq!(metric(&whole.gate, &count), if side == "client" { 1 } else { 2 });
+    }
+    until("tls_ms is told", || whole.gate.log().lines().any(|line| !line.contains("\"tls_ms\":null")));
+}
+
+#[test]
+fn bodies_go_up_whole() {
+    let whole = Whole::start(|visit, tls| {
+        visit.hello();
+        let Some(mut stream) = visit.handshake(tls) else { return };
+        while let Some(head) = visit.request(&mut stream) {
+            let length =
+                head.lines().find_map(|l| l.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+            stream.write_all(answer(&format!("{length} {sum}")).as_bytes()).unwrap();
+            stream.flush().unwrap();
+        }
+    });
+    let host = whole.host("a.test");
+    let mut client = whole.open("a.test");
+    for length in [0, 1, 70_000, 1 << 20] {
+        let body: String = "ab".repeat(length / 2) + &"c".repeat(length % 2);
+        client.send(format!("PUT /up HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"));
+        let sum: u64 = body.bytes().map(u64::from).sum();
+        assert_eq!(client.answer().1, format!("{length} {sum}"));
+    }
+}
+
+/// The end of TLS in order would be the end of a body without length, and of one with a length a lie.
+#[test]
+fn an_origin_that_breaks_off_is_seen_inside_tls() {
+    let whole = Whole::start(|visit, tls| {
+        visit.hello();
+        let Some(mut stream) = visit.handshake(tls) else { return };
+        let Some(head) = visit.request(&mut stream) else { return };
+        let length = if path(&head) == "/length" { "Content-Length: 100\r\n" } else { "" };
+        let text = format!("HTTP/1.1 200 OK\r\n{length}Content-Type: text/plain\r\n\r\nhalf of it");
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.flush().unwrap();
+        // No close_notify: whoever cuts the line cannot send one.
+    });
+    for path in ["/length", "/to-the-end"] {
+        let mut client = whole.open("a.test");
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", whole.host("a.test")));
+        let mut got = Vec::new();
+        let error = client.0.read_to_end(&mut got).unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset),
+            "{path}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_it_is_held_inside_tls_frees_its_place() {
+    let whole = Whole::answering(|_| answer("a page"));
+    let host = whole.host("a.test");
+    let mut first = whole.open("a.test");
+    check(&first.ask(&host, "/slow/1").0, 200, &[]);
+    let mut held = whole.open("a.test");
+    held.send(format!("GET /slow/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    until("it is held", || metric(&whole.gate, "crawlgate_held_requests") == 1);
+    drop(held);
+    until("its place is free", || metric(&whole.gate, "crawlgate_held_requests") == 0);
+    assert_eq!(whole.origin.requests(), 1);
+}
+
+#[test]
+fn robots_hold_inside_tls() {
+    let whole = Whole::answering(|head| match path(head) {
+        "/robots.txt" => answer("User-agent: *\nDisallow: /no\n"),
+        _ => answer("a page"),
+    });
+    let host = whole.host("b.test");
+    let mut client = whole.open("b.test");
+    check(&client.ask(&host, "/no/x").0, 451, &["crawl-reason: robots_txt\r\n"]);
+    check(&client.ask(&host, "/yes").0, 200, &["crawl-status: ACCEPTED\r\n"]);
+    assert_eq!(client.ask(&host, "/robots.txt").1, "User-agent: *\nDisallow: /no\n");
+    let heads: Vec<String> = whole.origin.connections().iter().flat_map(|c| c.heads.clone()).collect();
+    assert_eq!(heads.iter().map(|head| path(head)).collect::<Vec<_>>(), ["/robots.txt", "/yes"]);
+}
