@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::time::SystemTime;
 
 use crate::clock::{Clock, Rfc3339};
@@ -75,10 +74,11 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
         let written = output.write_all(&bytes).and_then(|()| output.flush());
         return Ok(written.map_or_else(|error| out::failed(&error), |()| Exit::Success));
     };
-    if tls.authorities.iter().any(|files| is_same(path, &files.key)) {
-        return Err(AuthorityError::Exists(path.clone()));
-    }
-    fs::write(path, bytes).map_err(|error| AuthorityError::Io { path: path.clone(), error })?;
+    let file = fs::File::create_new(path).and_then(|mut file| file.write_all(&bytes));
+    file.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => AuthorityError::Exists(path.clone()),
+        _ => AuthorityError::Io { path: path.clone(), error },
+    })?;
     Ok(Exit::Success)
 }
 
@@ -113,11 +113,4 @@ fn described(certificate: &Certificate, files: &AuthorityFiles, role: Role, now:
         let _ = writeln!(text, "{word:<12}{value}");
     }
     text
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (fs::canonicalize(one), fs::canonicalize(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        (Err(_), _) | (_, Err(_)) => one == other,
-    }
 }

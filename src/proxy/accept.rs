@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -23,7 +23,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response};
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -183,23 +182,20 @@ async fn send_away(mut socket: TcpStream, answer: Bytes) {
 }
 
 /// The same behind an answer that hyper has written: to a refused CONNECT, whose client may be sending already.
-pub(in crate::proxy) async fn part(client: &TcpStream) {
-    // It fails if the client has gone, who then needs not be told.
-    let _ = SockRef::from(client).shutdown(Shutdown::Write);
+pub(in crate::proxy) async fn part(client: &mut Handover) {
     let _ = tokio::time::timeout(FAREWELL, async {
-        let (mut sink, mut left) = ([0; 1024], PARTING);
+        client.shut_down().await;
+        let mut left = PARTING;
         loop {
-            client.readable().await?;
-            match client.try_read(&mut sink) {
-                Ok(0) => return Ok(()),
-                Ok(count) if count > left => return Ok(()),
-                Ok(count) => left -= count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            match client.receive_unread().await? {
+                0 => return Ok(()),
+                count if count > left => return Ok(()),
+                count => left -= count,
             }
         }
     })
-    .await;
+    .await
+    .unwrap_or(io::Result::Ok(()));
 }
 
 /// Serves one connection to its end. A panic in here ends this task only.

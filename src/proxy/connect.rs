@@ -27,6 +27,7 @@ use crate::metrics::OpenConnection;
 use crate::metrics::labels::{Source, TunnelVerdict};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Record;
+use crate::tls::leaf::is_certifiable;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::HostTarget;
@@ -45,6 +46,8 @@ use super::upstream::UpstreamError;
 
 use inside::Open;
 
+/// Why a host cannot be looked into.
+const UNCERTIFIABLE: &str = "the host is no DNS name that a certificate could be made for";
 /// The longest reason phrase.
 const PHRASE: usize = 80;
 
@@ -192,12 +195,14 @@ impl Exchange {
                 Err(refusal) => Some(refusal),
             },
         };
-        Ok((host, self.open(who, refused, snapshot)?))
+        let onward = self.open(&host, who, refused, snapshot)?;
+        Ok((host, onward))
     }
 
     /// Looks into a tunnel; into one that is refused, only to say so.
     fn open(
         &self,
+        host: &HostTarget,
         who: Identity,
         refused: Option<Refused>,
         snapshot: &Arc<PolicyInForce>,
@@ -205,8 +210,15 @@ impl Exchange {
         let Some(interceptor) = &self.interceptor else {
             return Err(refused.unwrap_or_else(|| intercept::blindfolded().into()));
         };
-        if let (Some(refusal), Telling::AtConnect) = (&refused, interceptor.telling()) {
-            return Err(refusal.clone());
+        let telling = if is_certifiable(host.host()) { interceptor.telling() } else { Telling::AtConnect };
+        match (&refused, telling) {
+            (Some(refusal), Telling::AtConnect) => return Err(refusal.clone()),
+            (None, Telling::AtConnect) if !is_certifiable(host.host()) => {
+                return Err(Refusal::new(Reason::BadRequest, Stage::Connect)
+                    .with_detail(UNCERTIFIABLE)
+                    .into());
+            }
+            (_, Telling::Inside | Telling::AtConnect) => {}
         }
         let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
         Ok(Onward::Open(Box::new(Open { who, refused, interceptor, under })))

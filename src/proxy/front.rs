@@ -3,13 +3,14 @@
 //! Framing was checked before, by the head reader. What is decided here is where the request goes; the bytes that
 //! are judged are the bytes that will be sent.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Uri, Version};
 
 use crate::gate::refusal::Refusal;
+use crate::metrics::record::Record;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::{HostTarget, Scheme, UrlTarget};
@@ -47,12 +48,28 @@ pub struct Inside {
 }
 
 /// Why nothing is served inside a tunnel.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Closed {
     /// The answer to whatever is asked for.
     pub refusal: Box<Refusal>,
     /// The policy that judged the tunnel.
     pub under: Arc<PolicyInForce>,
+    connect: Mutex<Option<Record>>,
+}
+
+impl Closed {
+    /// The record is that of the CONNECT: it tells of the refusal if nothing is asked for inside.
+    pub fn new(refusal: Box<Refusal>, under: Arc<PolicyInForce>, connect: Record) -> Self {
+        Self { refusal, under, connect: Mutex::new(Some(connect)) }
+    }
+
+    /// A request inside has a record of its own, which tells of the refusal.
+    pub fn told(&self) {
+        let connect = self.connect.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(connect) = connect {
+            connect.forget();
+        }
+    }
 }
 
 impl Inside {

@@ -173,6 +173,7 @@ impl Exchange {
         };
         record.target(&target);
         if let Some(closed) = seat.inside().and_then(Inside::closed) {
+            closed.told();
             *snapshot = Arc::clone(&closed.under);
             record.judged_under(&snapshot.counters);
             return Err(Box::pin(discarded(closed.refusal.clone(), &parts, body)).await);

@@ -276,8 +276,8 @@ impl fmt::Display for AuthorityError {
             ),
             Self::Exists(path) => write!(
                 f,
-                "{} is there already and is never overwritten; to make a new authority, name other files under \
-                 `tls.ca` in the configuration (two may overlap), or move it away",
+                "{} is there already and is never overwritten: name another file, or move it away (for a new \
+                 authority name other files under `tls.ca` in the configuration; two may overlap)",
                 path.display()
             ),
             Self::LooseKey { key, mode } => write!(

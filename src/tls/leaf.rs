@@ -319,6 +319,11 @@ fn params(host: &str) -> Result<CertificateParams, MintError> {
     Ok(params)
 }
 
+/// Whether there can be a certificate for this host: a canonical name that is a DNS name, or an address.
+pub fn is_certifiable(host: &str) -> bool {
+    subject(host).is_ok()
+}
+
 /// The host as an alternative name, and as text without brackets.
 fn subject(host: &str) -> Result<(SanType, &str), MintError> {
     let refused = || MintError::Failed("the host is neither a DNS name nor an address".into());

@@ -2,7 +2,7 @@
 //!
 //! Clients are forgotten when they are quiet for longer than their burst needs to be whole again.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,10 +63,18 @@ impl Rates {
     }
 
     pub(super) fn of(&self, client: IpAddr) -> Arc<ClientRate> {
-        self.clients.get_with(client.to_canonical(), || {
+        self.clients.get_with(network(client), || {
             let rate = RateLimiter::direct_with_clock(self.quota, Ticks(self.clock.clone()));
             Arc::new(ClientRate { rate, line: Mutex::new(()), short: AtomicBool::new(false) })
         })
+    }
+}
+
+/// Whoever has one IPv6 address has its whole /64.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 

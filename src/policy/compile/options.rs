@@ -175,7 +175,8 @@ fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems
     match spec.acts {
         Acts::Connect if !placing.connects => {
             let message = format!(
-                "`{}` acts before more than scheme, host, port and crawler is known; this rule depends on other facts",
+                "`{}` acts before more than scheme, host, port and crawler is known; this rule, or one \
+                 that stops before it, depends on other facts",
                 spec.path
             );
             problems.push(Problem::error(&option.place, message));

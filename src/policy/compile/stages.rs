@@ -2,7 +2,7 @@
 
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
-use crate::policy::rule::PolicyStage;
+use crate::policy::rule::{Mode, PolicyStage};
 use crate::policy::source::tree::SourceBody;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
@@ -22,7 +22,8 @@ pub(super) struct Placing {
     pub(super) content_only: bool,
     /// It, or a group around it, names `status` or a header.
     lifts: bool,
-    /// It, the groups around it and what chooses between it and others name scheme, host, port and crawler only.
+    /// It, the groups around it, what chooses between it and others and what stops before it name scheme, host, port
+    /// and crawler only.
     pub(super) connects: bool,
     /// It stands in a `match: first` list.
     pub(super) chosen: bool,
@@ -42,12 +43,14 @@ pub(super) struct FirstList {
 /// Places every rule.
 pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing> {
     let mut placings: Vec<Placing> = Vec::with_capacity(drafts.all.len());
+    let mut veiled = false;
     for (at, draft) in drafts.all.iter().enumerate() {
         let before = problems.enter(Some(draft.source.name().clone()));
         let above = draft.parent.and_then(|parent| placings.get(parent)).copied().unwrap_or(OUTERMOST);
         let placing = one(draft, &above, problems);
         let first = first_place(draft).map(|place| first_list(drafts, at, &placing, place, problems));
-        let connects = placing.connects && !follows_other_facts(drafts, draft, at);
+        let connects = placing.connects && !veiled && !follows_other_facts(drafts, draft, at);
+        veiled |= !connects && stops(draft) && placing.stage == PolicyStage::Request;
         placings.push(Placing { first, connects, ..placing });
         problems.enter(before);
     }
@@ -94,6 +97,14 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
         connects: above.connects && names.connects,
         chosen: list.is_some(),
         first: None,
+    }
+}
+
+/// Whether a rule ends its stage for those behind it: at a CONNECT nobody could say whether they run.
+fn stops(draft: &Draft<'_>) -> bool {
+    match &draft.source.body {
+        SourceBody::Group(group) => group.stop && draft.mode == Mode::Enforce,
+        SourceBody::Filter(_) => false,
     }
 }
 

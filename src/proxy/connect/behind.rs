@@ -52,10 +52,7 @@ impl Exchange {
         drain: &mut DrainWatch,
     ) -> Option<Handover> {
         let Some(granted) = seat.granted() else {
-            match client.tcp() {
-                Some(tcp) => part(tcp).await,
-                None => client.shut_down().await,
-            }
+            part(&mut client).await;
             return None;
         };
         let Granted { record, host, onward } = granted;

@@ -53,13 +53,14 @@ impl Exchange {
     pub(super) async fn look_inside(
         &self,
         mut client: Handover,
-        (record, host): (Record, HostTarget),
+        (mut record, host): (Record, HostTarget),
         mut open: Open,
         seat: &mut Seat,
         drain: &mut DrainWatch,
     ) -> Option<Handover> {
         let first = self.first(&mut client, drain).await;
         let (client, inside) = if is_plain(&first, &client) {
+            record.forget();
             (client, Inside::plain(&host))
         } else {
             let check = self.check_name(first, &host)?;
@@ -76,20 +77,19 @@ impl Exchange {
             } else {
                 Tickets::None
             };
+            if let Some(refusal) = &refused {
+                record.judged_under(&open.under.counters);
+                record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
+            }
             let hello = (&host, tickets, seat.caller.address());
             match self.handshake(client, &open.interceptor, hello, drain).await {
-                Ok(client) => {
-                    let under = Arc::clone(&open.under);
-                    let closed = refused.map(|refusal| Closed { refusal, under });
-                    (client, Inside::tls(&host, closed))
-                }
+                Ok(client) => (client, entered(&host, refused, &open, record)),
                 Err(broken) => {
                     self.close_broken(broken, &open, &host, record);
                     return None;
                 }
             }
         };
-        record.forget();
         seat.caller = Caller::inside_tunnel(seat.caller.address(), open.who);
         seat.inside = Some((inside, None));
         Some(client)
@@ -107,15 +107,15 @@ impl Exchange {
         let handshake = async {
             let leaf = interceptor.leaf(host.host(), address, patience).await.map_err(Broken::of)?;
             let began = clock.now();
-            let client = secure::accept(client, leaf.config(tickets)).await;
-            let client = client.map_err(|error: io::Error| Broken::Client(failed(&error)))?;
+            // The wait for a certificate is ours: the client's time begins behind it.
+            let shaken = tokio::time::timeout(patience, secure::accept(client, leaf.config(tickets))).await;
+            let shaken = shaken.map_err(|_| Broken::Client("client_tls_timeout"))?;
+            let client = shaken.map_err(|error: io::Error| Broken::Client(failed(&error)))?;
             self.recorder.metrics().client_tls(clock.now().saturating_duration_since(began));
             Ok(client)
         };
         tokio::select! {
-            shaken = tokio::time::timeout(patience, handshake) => {
-                shaken.unwrap_or(Err(Broken::Client("client_tls_timeout")))
-            }
+            shaken = handshake => shaken,
             () = cut_off(drain) => Err(Broken::Drained),
         }
     }
@@ -167,6 +167,15 @@ impl Broken {
             MintError::Failed(error) => Self::Ours(error),
         }
     }
+}
+
+/// A tunnel in which TLS stands. The CONNECT of a refused one is recorded as such, unless something is asked inside.
+fn entered(host: &HostTarget, refused: Option<Box<Refusal>>, open: &Open, record: Record) -> Inside {
+    let Some(refusal) = refused else {
+        record.forget();
+        return Inside::tls(host, None);
+    };
+    Inside::tls(host, Some(Closed::new(refusal, Arc::clone(&open.under), record)))
 }
 
 /// Whether a client begins with HTTP in the clear, as undici, linkinator and ureq do behind `CONNECT host:80`.

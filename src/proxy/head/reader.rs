@@ -73,6 +73,13 @@ impl Handover {
         let _ = poll_fn(|cx| self.socket.poll_shut_down(cx)).await;
     }
 
+    /// Receives bytes and drops them; 0 if nothing will come any more.
+    pub(in crate::proxy) async fn receive_unread(&mut self) -> io::Result<usize> {
+        self.unread.clear();
+        self.unread.reserve(ROOM);
+        poll_fn(|cx| self.socket.poll_recv(cx, &mut self.unread)).await
+    }
+
     /// The socket, for bytes that are nobody's but the tunnel's; none inside TLS.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         self.socket.plain().map(|tcp| &tcp.0)

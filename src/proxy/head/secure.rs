@@ -69,6 +69,9 @@ impl AsyncRead for Wire {
         if this.unread.has_remaining() {
             let count = this.unread.remaining().min(out.remaining());
             out.put(Buf::take(&mut this.unread, count));
+            if !this.unread.has_remaining() {
+                this.unread = io::Cursor::default();
+            }
             return Poll::Ready(Ok(()));
         }
         this.tcp.poll_recv(cx, out).map_ok(|_| ())

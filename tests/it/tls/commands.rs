@@ -60,6 +60,8 @@ fn an_authority_is_made_once_shown_and_exported() {
     let der = run(directory, &["ca", "export", "--format", "der", "-o", "ca.der"]);
     assert_eq!((der.code, der.out.as_str()), (0, ""));
     assert_eq!(certificates(&pem), [fs::read(directory.join("ca.der")).unwrap()]);
+    let again = run(directory, &["ca", "export", "-o", "ca.der"]);
+    assert_eq!(again.code, 2, "{}", again.err);
     let over = run(directory, &["ca", "export", "-o", "certs/ca.key"]);
     assert_eq!(over.code, 2, "{over:?}");
     assert_eq!(fs::read_to_string(directory.join("certs/ca.key")).unwrap(), key);

@@ -253,6 +253,36 @@ fn a_refused_tunnel_is_told_inside_tls() {
     assert!(client.rest().starts_with("HTTP/1.1 451 Policy-451 rule=blind-no id="));
 }
 
+/// What a client that pins its certificates does with a tunnel that is looked into only to be refused.
+#[test]
+fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
+    let gate = gate();
+    let strict = Arc::new(builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\"}";
+    assert!(Inside::try_open(gate.proxy, "localtest.test:443", "localtest.test", &strict).is_err());
+    until("it is counted", || metric(&gate, refused) == 1);
+    drop(Inside::open(gate.proxy, "localtest.test", &trusting(&gate)));
+    until("it is counted too", || metric(&gate, refused) == 2);
+    let mut client = Inside::open(gate.proxy, "localtest.test", &trusting(&gate));
+    check(&client.ask("localtest.test", "/").0, 451, &["crawl-rule: no-tls\r\n"]);
+    client.ended();
+    until("and counted once", || gate.log().matches("\"rule\":\"no-tls\"").count() == 3);
+    assert_eq!(metric(&gate, refused), 3);
+    assert_eq!(gate.log().matches("\"verdict\":\"reject\"").count(), 3, "{}", gate.log());
+}
+
+#[test]
+fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
+    let gate = gate();
+    for host in ["-a.test", "foo-.test"] {
+        let mut client = Client::connect(gate.proxy);
+        client.send(format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n"));
+        let answer = client.rest();
+        check(&answer, 400, &["crawl-reason: bad_request\r\n"]);
+        assert!(answer.contains("no DNS name"), "{answer}");
+    }
+}
+
 /// undici, linkinator and ureq send `CONNECT host:80` and speak HTTP in it.
 #[test]
 fn http_in_the_clear_is_judged_by_url_on_any_port() {
