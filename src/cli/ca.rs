@@ -75,9 +75,12 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
         return Ok(written.map_or_else(|error| out::failed(&error), |()| Exit::Success));
     };
     let file = fs::File::create_new(path).and_then(|mut file| file.write_all(&bytes));
-    file.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => AuthorityError::Exists(path.clone()),
-        _ => AuthorityError::Io { path: path.clone(), error },
+    file.map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            AuthorityError::Exists(path.clone())
+        } else {
+            AuthorityError::Io { path: path.clone(), error }
+        }
     })?;
     Ok(Exit::Success)
 }
