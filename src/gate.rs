@@ -6,6 +6,7 @@
 
 pub mod crawlers;
 pub mod destination;
+pub mod effects;
 pub mod hold;
 pub mod judged;
 pub mod permit;

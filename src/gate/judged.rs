@@ -11,6 +11,7 @@ use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Dest, Facts, HeaderView};
 use crate::policy::options::schema;
+use crate::policy::options::timeouts::{OfBodies, ToOrigin};
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::robots::agent::product_token;
@@ -137,6 +138,16 @@ impl<C> Judged<C> {
     /// The option `max_body`, for answers that do not tell their length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
+    }
+
+    /// The option `timeouts`, up to the head of an answer.
+    pub fn timeouts(&self) -> ToOrigin {
+        ToOrigin::of(self.policy(), &self.trail)
+    }
+
+    /// The option `timeouts`, for bodies.
+    pub fn body_timeouts(&self) -> OfBodies {
+        OfBodies::of(self.policy(), &self.trail)
     }
 
     /// The option `verify`. Only the word `skip` of the policy skips.

@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::options::politeness::Politeness;
+use crate::policy::options::timeouts::ToOrigin;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
 use crate::politeness::pace::Class;
@@ -77,7 +78,7 @@ pub struct TunnelWay<'a, D, C> {
     pub in_force: &'a InForce<C>,
     /// Where tunnels wait for their host's turn.
     pub hold: &'a Arc<Hold>,
-    /// For how long.
+    /// For how long, if the policy does not say.
     pub patience: Duration,
 }
 
@@ -127,7 +128,8 @@ async fn stages<D: Destinations, C>(
     let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
     let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
     let subject = Subject { politeness, host, class: Class::Navigation, crawler, what: host };
-    let slot = pace::open(subject, &vetted, way.hold, arrival, way.patience).await;
+    let patience = judged.timeouts().connect_total.unwrap_or(way.patience);
+    let slot = pace::open(subject, &vetted, way.hold, arrival, patience).await;
     let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
     Ok((vetted, slot))
 }
@@ -158,6 +160,11 @@ impl<C> TunnelJudged<C> {
             Cause::Rule(rule) => Some(rule),
             Cause::Default => None,
         }
+    }
+
+    /// The option `timeouts`, up to a connection.
+    pub fn timeouts(&self) -> ToOrigin {
+        ToOrigin::of(&self.snapshot.policy, &self.trail)
     }
 
     /// What the log keeps of a host that is refused by something else than the policy.

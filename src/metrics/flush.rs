@@ -213,6 +213,7 @@ impl Record {
             ttfb: self.times.ttfb.whole(),
             address: self.address,
             error: self.error_shown(),
+            source: self.source.as_ref().and_then(|source| source.to_str().ok()),
         };
         self.books.log.write(&line);
     }

@@ -71,6 +71,7 @@ impl Recorder {
             keep: Keep::Host,
             origin: None,
             content_type: None,
+            source: None,
             sent: None,
             times: Times::default(),
             up: 0,
@@ -136,6 +137,7 @@ pub struct Record {
     pub(super) keep: Keep,
     pub(super) origin: Option<(u16, ContentFamily)>,
     pub(super) content_type: Option<HeaderValue>,
+    pub(super) source: Option<HeaderValue>,
     pub(super) sent: Option<(u16, Source)>,
     pub(super) times: Times,
     up: u64,
@@ -233,6 +235,7 @@ impl Record {
         self.outcome = Outcome::Pending;
         self.matched.clear();
         self.shadowed.clear();
+        self.source = None;
     }
 
     /// Sets the rules that matched so far, at all stages, by their indices in the policy; each counts once.
@@ -300,6 +303,13 @@ impl Record {
         self.times.ttfb = Micros::from(ttfb);
         if self.books.log.is_on() {
             self.content_type = content_type.cloned();
+        }
+    }
+
+    /// Sets what the policy's option `source` says; shown in the log.
+    pub fn source(&mut self, source: &HeaderValue) {
+        if self.books.log.is_on() {
+            self.source = Some(source.clone());
         }
     }
 

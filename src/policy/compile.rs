@@ -20,7 +20,8 @@ use crate::vocab::problems::Problems;
 
 use super::Policy;
 use super::cases::Case;
-use super::rule::StageSet;
+use super::rule::{Mode, StageSet};
+use super::shadow;
 use super::source::tree::{Source, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
@@ -79,12 +80,13 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     checks::ids(&drafts, &mut problems);
     checks::read_from_headers(&drafts, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().for_each(|rule| stages.unite(rule.active));
+    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
         options: options.into_table(&rules),
+        shadows: shadow::outermost(&rules),
         rules,
         lists: lists.into_lists(),
         stages,

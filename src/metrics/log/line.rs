@@ -1,5 +1,5 @@
 //! One line of the decision log: a JSON object with every field of operations.md, in that order, `null` where
-//! nothing is known.
+//! nothing is known; behind them, only where there is one, `source` (the option of that name).
 //!
 //! Text from clients and origins is escaped here: besides what JSON asks for, DEL and the C1 controls, so that a
 //! line is harmless on a terminal.
@@ -39,6 +39,7 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) ttfb: Option<u32>,
     pub(in crate::metrics) address: Option<IpAddr>,
     pub(in crate::metrics) error: Option<&'r str>,
+    pub(in crate::metrics) source: Option<&'r str>,
 }
 
 /// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
@@ -72,6 +73,9 @@ impl Line<'_> {
         object.millis("ttfb_ms", self.ttfb);
         object.plain("address", self.address.as_ref());
         object.text("error", self.error);
+        if self.source.is_some() {
+            object.text("source", self.source);
+        }
         out.extend_from_slice(b"}\n");
     }
 }

@@ -59,7 +59,7 @@ fn snapshot(rules: &str) -> Snapshot<()> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    Snapshot { policy: compiled.policy, counters: () }
+    Snapshot::new(compiled.policy, ())
 }
 
 fn asked(authority: &str) -> TunnelAsked {
