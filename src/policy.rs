@@ -47,6 +47,8 @@ pub struct Policy {
     pub(in crate::policy) stages: rule::StageSet,
     /// The outermost rules in shadow.
     pub(in crate::policy) shadows: Box<[rule::RuleIndex]>,
+    /// What it was compiled for: what the proxy does not read is taken for silent where it serves.
+    pub(in crate::policy) purpose: compile::Purpose,
 }
 
 impl Policy {

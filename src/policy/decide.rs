@@ -11,6 +11,7 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::Policy;
+use super::compile::Purpose;
 use super::fact::{Fact, Facts, ResponseFacts, Subject};
 use super::options::{SetBy, Slot, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
@@ -111,6 +112,13 @@ impl Policy {
         stage: PolicyStage,
         facts: &Facts<'_>,
     ) -> Decision {
+        let silent;
+        let facts = if stage == PolicyStage::Response && self.reads_no_documents(beside) {
+            silent = facts.silent();
+            &silent
+        } else {
+            facts
+        };
         match beside {
             Some(root) => Walk::new(self, facts, stage, trail).beside(root).run(),
             None if self.stages.contains(stage) => Walk::new(self, facts, stage, trail).run(),
@@ -119,18 +127,29 @@ impl Policy {
         self.conclude(trail, stage, facts)
     }
 
+    /// Whether rules that ask the document are answered at the response: nothing will be read of it.
+    pub(in crate::policy) fn reads_no_documents(&self, beside: Option<RuleIndex>) -> bool {
+        let asks = |root: RuleIndex| {
+            self.rules.get(root.0 as usize).is_some_and(|rule| rule.active.contains(PolicyStage::Document))
+        };
+        self.purpose == Purpose::Serve
+            && (self.stages.contains(PolicyStage::Document) || beside.is_some_and(asks))
+    }
+
     /// Runs the stages as far as the facts reach; the first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         if let Subject::Tunnel(_) = facts.subject {
             return self.tunnel(None, facts);
         }
         // A stage knows nothing of later facts, although the caller does.
-        let connected = Facts { response: Fact::Unknown, ..*facts };
+        let answered = Facts { document: Fact::Unknown, ..*facts };
+        let connected = Facts { response: Fact::Unknown, ..answered };
         let asked = Facts { address: Fact::Unknown, ..connected };
         let (mut trail, mut decision) = self.request(&asked);
         let later = [
             (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
-            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), *facts),
+            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), answered),
+            (PolicyStage::Document, self.reads_document(facts), *facts),
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
@@ -138,6 +157,19 @@ impl Policy {
             }
         }
         (trail, decision)
+    }
+
+    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
+    /// type may be either.
+    fn reads_document(&self, facts: &Facts<'_>) -> bool {
+        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
+        let readable = response.content_type.is_empty()
+            || response.content_type.starts_with("text/")
+            || response.content_type == "application/xhtml+xml";
+        self.purpose == Purpose::Study
+            && facts.method == "GET"
+            && response.is_success_with_content()
+            && readable
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -175,7 +207,7 @@ impl Policy {
     fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
             PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
-            PolicyStage::Destination => self.by_rules(trail),
+            PolicyStage::Destination | PolicyStage::Document => self.by_rules(trail),
             PolicyStage::Response => self.by_response(trail, facts),
         };
         let (verdict, cause) = match rejection {

@@ -180,7 +180,9 @@ impl Policy {
     /// Whether a rule's own condition lets it do something, as far as this stage knows.
     fn holds(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
         let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else { return false };
-        let condition = |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
+        let unread = stage == PolicyStage::Response && self.reads_no_documents(Some(root));
+        let facts = if unread { facts.silent() } else { *facts };
+        let condition = |condition: &super::condition::Condition| condition.evaluate(&facts, &self.lists);
         let truth = match &rule.body {
             RuleBody::Group(group) => match &group.guard {
                 Guard::Always => Truth::Yes,
