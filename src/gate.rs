@@ -15,6 +15,7 @@ pub mod reload;
 pub mod request;
 pub mod response;
 pub mod robots;
+pub mod shadow;
 pub mod snapshot;
 pub mod stage;
 pub mod tls;

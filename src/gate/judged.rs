@@ -20,6 +20,7 @@ use crate::vocab::target::UrlTarget;
 use crate::vocab::verify::Verify;
 
 use super::refusal::{Refusal, recorded};
+use super::shadow::Beside;
 use super::snapshot::Snapshot;
 use crate::metrics::record::Keep;
 use crate::vocab::stage::Stage;
@@ -105,6 +106,8 @@ pub struct Judged<C> {
     pub trail: Trail,
     /// The decision of the last stage that was run.
     pub decision: Decision,
+    /// The same request in shadow, if anything stands there.
+    pub(in crate::gate) beside: Option<Box<Beside<C>>>,
     /// How long it took to find the host's addresses; `None` if they were known.
     pub found_in: Option<Duration>,
 }

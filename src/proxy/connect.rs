@@ -290,6 +290,7 @@ fn note(record: &mut Record, judged: &TunnelJudged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
     record.matched(judged.matched().iter().map(|rule| rule.0));
     record.allowed(judged.cause().map(|rule| rule.0));
+    record.shadows(judged.shadow_notes());
 }
 
 fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {

@@ -137,11 +137,15 @@ impl Exchange {
         };
         match made {
             Ok(Made::Passed(passed)) => {
-                let (parts, download) = passed;
+                let (mut parts, download) = passed;
+                tell_shadows(&mut parts.headers, &asker, &record);
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
-            Ok(Made::Own(response)) => Ok(own(response, &method, record, open)),
+            Ok(Made::Own(mut response)) => {
+                tell_shadows(response.headers_mut(), &asker, &record);
+                Ok(own(response, &method, record, open))
+            }
             Ok(Made::Unheard) => Err(Hangup),
             Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
                 Some(response) => Ok(own(response, &method, record, open)),
@@ -307,10 +311,12 @@ impl Exchange {
         record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
         let decision = record.id().text();
         let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
-        match refusal.form {
+        let mut response = match refusal.form {
             Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
-        }
+        }?;
+        tell_shadows(response.headers_mut(), asker, record);
+        Some(response)
     }
 }
 
@@ -366,8 +372,18 @@ fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
     record.matched(judged.matched().iter().map(|rule| rule.0));
     record.allowed(judged.cause().map(|rule| rule.0));
+    record.shadows(judged.shadow_notes());
     if let Some(source) = judged.source() {
         record.source(source);
+    }
+}
+
+/// `Crawl-Shadow`, for crawlers that asked for a trace and may have one.
+fn tell_shadows(headers: &mut HeaderMap, asker: &Asker, record: &Record) {
+    if asker.traces()
+        && let Some(words) = record.shadow_words()
+    {
+        answer::tell_shadows(headers, &words);
     }
 }
 

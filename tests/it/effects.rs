@@ -2,6 +2,7 @@
 
 mod fields;
 mod rejections;
+mod shadow;
 mod times;
 
 use std::net::SocketAddr;
