@@ -97,7 +97,7 @@ struct Checked {
 }
 
 impl Report {
-    /// A configuration, and the policy that it names.
+    /// A configuration, and the policies that it names.
     fn configuration(&mut self, path: Option<PathBuf>) {
         let overrides = Overrides { config: path.clone(), ..Overrides::default() };
         let loaded = match load::load(&overrides, &Surroundings::of_process()) {
@@ -121,6 +121,9 @@ impl Report {
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
+        if let Some(shadow) = &loaded.settings.policy.shadow {
+            self.policy(&PolicyOrigin::Path(shadow.clone()));
+        }
         let Some(checked) = self.policies.iter().find(|checked| checked.origin == *origin) else { return };
         if opens_tunnels {
             self.problems.extend(checked.undecided_tunnels.clone());

@@ -1,5 +1,6 @@
 //! What options do to requests and answers, over real sockets: one gate, one scripted origin, one policy a test.
 
+mod beside;
 mod fields;
 mod rejections;
 mod shadow;

@@ -5,6 +5,7 @@
 mod generate;
 mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 

@@ -123,3 +123,26 @@ fn tunnels_are_judged_in_shadow_too() {
         "{line}"
     );
 }
+
+/// An answer without what differs between any two processes and policies.
+fn settled(answer: &str) -> String {
+    let volatile = ["crawl-decision: ", "crawl-policy: ", "via: ", "{\"detail\""];
+    let lines = answer.lines().filter(|line| !volatile.iter().any(|start| line.starts_with(start)));
+    lines
+        .filter(|line| !line.starts_with("content-length: ") || !answer.contains("crawl-decision"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn answers_are_the_same_without_rules_in_shadow() {
+    let with = bench();
+    let live: String =
+        RULES.lines().filter(|rule| !rule.contains("mode: shadow")).collect::<Vec<_>>().join("\n");
+    let without = Gate::start(&format!("{CONFIG}{TRACING}"), &policy("", &live));
+    for (path, ..) in CASES {
+        let url = format!("http://a.test:{}{path}", with.origin.port);
+        let answers = [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
+        assert_eq!(answers[0], answers[1], "{path}");
+    }
+}
