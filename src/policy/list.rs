@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::field::Field;
+use super::pattern::surt;
 use texts::{SortedTexts, TextSet, Texts};
 
 /// Which field a list is compared with, and how.
@@ -64,6 +66,19 @@ pub struct List {
     pub items: Items,
 }
 
+impl List {
+    /// Whether a text of a field is in the list. It is compared in its own way only with the field of its kind; else
+    /// exactly.
+    pub fn holds(&self, field: &Field, text: &str) -> bool {
+        match (self.kind, field) {
+            (ListKind::Domains, Field::Host) => self.items.has_parent_of(text),
+            (ListKind::UrlPrefixes, Field::Url) => self.items.has_prefix_of(text),
+            (ListKind::Surts, Field::Url) => surt(text).is_some_and(|s| self.items.has_prefix_of(&s)),
+            _ => self.items.contains(text),
+        }
+    }
+}
+
 /// The items of a list, laid out for the questions that its kind is asked.
 #[derive(Debug)]
 pub enum Items {
@@ -94,6 +109,15 @@ impl Items {
     /// Items that a text may begin with.
     pub fn prefixes(items: &Texts) -> Self {
         Self::Prefixes(SortedTexts::new(items))
+    }
+
+    /// Any item that is a text.
+    pub fn first(&self) -> Option<&str> {
+        match self {
+            Self::Set(set) => set.texts().get(0),
+            Self::Prefixes(items) => items.texts().get(0),
+            Self::Networks(_) => None,
+        }
     }
 
     /// Whether the text is an item.
