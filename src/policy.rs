@@ -13,6 +13,7 @@ pub mod decide;
 pub mod explain;
 pub mod fact;
 pub mod field;
+pub(in crate::policy) mod lint;
 pub mod list;
 pub mod options;
 pub mod pattern;

@@ -21,8 +21,9 @@ use crate::vocab::problems::Problems;
 
 use super::Policy;
 use super::cases::Case;
+use super::lint;
 use super::rule::StageSet;
-use super::source::tree::{Source, Text};
+use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
@@ -106,6 +107,11 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     };
     checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
+    // Of a policy that is refused the conditions may be what is wrong.
+    if !problems.has_errors() {
+        let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+        lint::lint(&policy, &sources).into_iter().for_each(|problem| problems.push(problem));
+    }
     let refused = problems.has_errors();
     let problems = problems.into_vec();
     if refused {
