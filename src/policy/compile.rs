@@ -22,7 +22,8 @@ use crate::vocab::problems::Problems;
 use super::Policy;
 use super::cases::Case;
 use super::lint;
-use super::rule::StageSet;
+use super::rule::{Mode, StageSet};
+use super::shadow;
 use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
@@ -94,12 +95,13 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     checks::read_from_headers(&drafts, &mut problems);
     documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().for_each(|rule| stages.unite(rule.active));
+    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
         options: options.into_table(&rules),
+        shadows: shadow::outermost(&rules),
         rules,
         lists: lists.into_lists(),
         stages,
