@@ -7,8 +7,10 @@
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
 pub mod cases;
+pub mod compare;
 pub mod compile;
 pub mod condition;
+pub mod coverage;
 pub mod decide;
 pub mod explain;
 pub mod fact;

@@ -304,7 +304,9 @@ fn is_of_url(field: &Field) -> bool {
         | Field::Header(_)
         | Field::Usage(_)
         | Field::MetaRobots
-        | Field::Canonical => false,
+        | Field::Canonical
+        | Field::Title
+        | Field::BodyPrefix => false,
     }
 }
 
@@ -324,7 +326,7 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
         None => TextKind::Prefix([path.into()].into()),
     };
     let begins = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
-    let begins = Atom { field: Field::Path, test: Test::Text(begins) };
+    let begins = Atom { field: Field::Path, test: Test::Text(begins), written: [].into() };
     match value {
         Value::Yes => implies(&begins, atom, lists),
         Value::No => excludes(&begins, atom, lists),
@@ -342,7 +344,7 @@ fn origin_and_path(url: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use crate::policy::Policy;
-    use crate::policy::compile;
+    use crate::policy::compile::{self, Purpose};
     use crate::policy::rule::RuleBody;
     use crate::policy::source::MemoryFiles;
 
@@ -353,7 +355,7 @@ mod tests {
              lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
              rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
         );
-        compile::load(&MemoryFiles::new().with("p", text), "p").unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p", Purpose::Study).unwrap().policy
     }
 
     fn relation(a: &str, b: &str) -> &'static str {
