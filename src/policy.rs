@@ -7,12 +7,15 @@
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
 pub mod cases;
+pub mod compare;
 pub mod compile;
 pub mod condition;
+pub mod coverage;
 pub mod decide;
 pub mod explain;
 pub mod fact;
 pub mod field;
+pub(in crate::policy) mod lint;
 pub mod list;
 pub mod options;
 pub mod pattern;

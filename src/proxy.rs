@@ -9,6 +9,7 @@ pub mod destination;
 pub mod dial;
 pub mod drain;
 pub mod front;
+pub(in crate::proxy) mod gather;
 pub mod head;
 pub mod http;
 pub mod intercept;

@@ -16,14 +16,15 @@ mod regex;
 mod rules;
 mod stages;
 
-use crate::vocab::problem::Problem;
+use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
 use super::Policy;
 use super::cases::Case;
+use super::lint;
 use super::rule::{Mode, StageSet};
 use super::shadow;
-use super::source::tree::{Source, Text};
+use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
@@ -48,6 +49,8 @@ pub struct Compiled {
     pub policy: Policy,
     /// Its cases, not yet run.
     pub cases: Vec<Case>,
+    /// Where each of its rules begins, in the order of [`Policy::rules`].
+    pub places: Vec<Place>,
     /// The crawlers that its rules name; whether the configuration knows them is not looked at.
     pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
@@ -73,6 +76,11 @@ pub fn load(files: &dyn Files, path: &str, purpose: Purpose) -> Result<Compiled,
 pub fn builtin() -> Result<Compiled, Vec<Problem>> {
     let text = "policy: 1\nname: builtin\noptions: { disposition: allow }\n";
     load(&MemoryFiles::new().with("builtin", text), "builtin", Purpose::Serve)
+}
+
+/// Checks cases that are written apart from their policy, as those in it are.
+pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
+    checks::cases(policy, cases, problems);
 }
 
 /// Compiles a policy for a purpose; `problems` are those found when it was read.
@@ -108,11 +116,17 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     };
     checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
+    // Of a policy that is refused the conditions may be what is wrong.
+    if !problems.has_errors() {
+        let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+        lint::lint(&policy, &sources).into_iter().for_each(|problem| problems.push(problem));
+    }
     let refused = problems.has_errors();
     let problems = problems.into_vec();
     if refused {
         return Err(problems);
     }
     let crawlers = crawlers::named(&source.rules);
-    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems })
+    let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
+    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems })
 }

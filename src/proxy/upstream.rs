@@ -29,7 +29,7 @@ use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Upl
 use super::destination::Vetted;
 use super::dial::{DialLimits, dial};
 use super::head::timer::LazyTimer;
-use super::origin_tls::{Hello, OriginStream, OriginTls};
+use super::origin_tls::{Hello, OriginStream, OriginTcp, OriginTls};
 use super::pool::{Link, Place, Pool, PoolLimits};
 
 pub use error::UpstreamError;
@@ -166,7 +166,9 @@ impl Upstream {
         let dialled = Dialled::to(to.vetted, to.limits).await?;
         let connected = self.clock.now();
         let (stream, address, tls) = match to.target.scheme() {
-            Scheme::Http => (OriginStream::Http(TokioIo::new(dialled.stream)), dialled.address, None),
+            Scheme::Http => {
+                (OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream))), dialled.address, None)
+            }
             Scheme::Https => {
                 let (stream, address) = self.secure(to, dialled).await?;
                 let took = self.clock.now().saturating_duration_since(connected);
