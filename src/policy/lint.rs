@@ -14,6 +14,8 @@ mod text;
 mod view;
 mod witness;
 
+use std::cell::Cell;
+
 use super::Policy;
 use super::source::tree::{SourceBody, SourceRule};
 use crate::vocab::problem::{Place, Problem};
@@ -25,7 +27,7 @@ use view::View;
 /// same order.
 pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule]) -> Vec<Problem> {
     let view = View::of(policy);
-    let mut budget = Budget::default();
+    let budget = Budget::default();
     let mut problems = Vec::new();
     let mut dead_until = 0;
     for at in 0..policy.rules.len() {
@@ -34,33 +36,42 @@ pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule]) -> Vec<P
         if at < dead_until || !view.is_live(at) {
             continue;
         }
-        if let Some(death) = dead::of(&view, at, &mut budget) {
+        if let Some(death) = dead::of(&view, at, &budget) {
             dead_until = rule.end.0 as usize;
             problems.push(obituary(&view, at, source, &death, sources).in_rule(Some(&rule.id)));
-        } else if let Some(refusing) = late::refused_before(&view, at, &mut budget) {
+        } else if let Some(refusing) = late::refused_before(&view, at, &budget) {
             problems.push(in_vain(&view, source, refusing, sources).in_rule(Some(&rule.id)));
         }
     }
     problems
 }
 
-/// How many pairs of rules are compared, so that a policy of many thousand rules still loads in no time. Beyond that
-/// nothing is found, and nothing is claimed.
+/// How much work is done, so that a policy of many thousand rules still loads in no time. Beyond that nothing is found,
+/// and nothing is claimed.
 #[derive(Debug)]
-struct Budget(usize);
+struct Budget(Cell<usize>);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(400_000)
+        Self(Cell::new(4_000_000))
     }
 }
 
 impl Budget {
-    /// Whether there is one more comparison.
-    fn take(&mut self) -> bool {
-        let some = self.0 > 0;
-        self.0 = self.0.saturating_sub(1);
-        some
+    /// Whether two rules may be compared.
+    fn take(&self) -> bool {
+        self.spend(20)
+    }
+
+    /// Whether so many rules may be looked at.
+    fn looks_at(&self, rules: usize) -> bool {
+        self.spend(rules)
+    }
+
+    fn spend(&self, work: usize) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(work));
+        left > 0
     }
 }
 

@@ -21,6 +21,7 @@ mod drain;
 mod head;
 mod identify;
 mod layers;
+mod lint;
 mod log;
 mod metrics;
 mod observed;

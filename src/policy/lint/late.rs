@@ -17,13 +17,12 @@ pub(super) struct Refusing {
 }
 
 /// What has refused everything that a rule allows, if that can be proved.
-pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &mut Budget) -> Option<Refusing> {
+pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &Budget) -> Option<Refusing> {
     let rule =
         view.rule(at).filter(|rule| rule.stage > PolicyStage::Request && allows(rule) == Some(true))?;
     let default = (!base_allows(view)).then_some(Refusing { by: None, stage: PolicyStage::Request });
-    let rules = view.policy().rules.iter().enumerate().filter(|(other, cause)| {
-        cause.stage < rule.stage && view.is_live(*other) && allows(cause) == Some(false)
-    });
+    let rules = view.causes(at, budget).into_iter().filter_map(|other| Some((other, view.rule(other)?)));
+    let rules = rules.filter(|(_, cause)| cause.stage < rule.stage && allows(cause) == Some(false));
     let applying = rules.filter(|(other, _)| !view.is_nested(*other, at));
     let rules = applying.map(|(other, cause)| Refusing { by: Some(other), stage: cause.stage });
     let mut candidates = default.into_iter().chain(rules);
@@ -37,7 +36,7 @@ fn applies(view: &View<'_>, at: usize, refusing: Refusing) -> bool {
 }
 
 /// Whether no rule behind the refusing one at its stage allows any of it again.
-fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &mut Budget) -> bool {
+fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> bool {
     let Some(premises) = view.premises(at) else { return false };
     let behind = refusing.by.map_or(0, |by| by + 1);
     let rules = view.policy().rules.iter().enumerate().skip(behind);
