@@ -17,7 +17,7 @@ mod rules;
 mod stages;
 
 use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::vocab::problems::{Problems, Texts};
 
 use super::Policy;
 use super::cases::Case;
@@ -52,6 +52,8 @@ pub struct Compiled {
     pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
     pub problems: Vec<Problem>,
+    /// What it was read from, to show the lines of problems that others find.
+    pub texts: Texts,
 }
 
 /// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
@@ -112,10 +114,11 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
         lint::lint(&policy, &sources).into_iter().for_each(|problem| problems.push(problem));
     }
     let refused = problems.has_errors();
+    let texts = problems.texts();
     let problems = problems.into_vec();
     if refused {
         return Err(problems);
     }
     let crawlers = crawlers::named(&source.rules);
-    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems })
+    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems, texts })
 }

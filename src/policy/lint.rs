@@ -11,6 +11,7 @@ mod dead;
 mod late;
 mod logic;
 mod text;
+mod tunnels;
 mod view;
 mod witness;
 
