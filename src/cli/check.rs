@@ -126,7 +126,9 @@ impl Report {
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
-        let Some(checked) = self.policies.iter_mut().find(|checked| checked.origin == *origin) else { return };
+        let Some(checked) = self.policies.iter_mut().find(|checked| checked.origin == *origin) else {
+            return;
+        };
         checked.named = true;
         if opens_tunnels && !loaded.settings.tls.intercept {
             self.problems.extend(checked.undecided_tunnels.clone());
@@ -171,7 +173,13 @@ impl Report {
             Err(problems) => {
                 let origin = origin.clone();
                 let (crawlers, texts) = (Vec::new(), Texts::default());
-                self.policies.push(Checked { origin, crawlers, undecided_tunnels: None, texts, named: false });
+                self.policies.push(Checked {
+                    origin,
+                    crawlers,
+                    undecided_tunnels: None,
+                    texts,
+                    named: false,
+                });
                 self.problems.extend(problems);
             }
         }
@@ -252,13 +260,16 @@ fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
     let rule =
         refusal.rule.as_ref().map_or("the policy".to_owned(), |rule| format!("rule `{}`", rule.as_str()));
     let problem = if policy.judges_tunnels_alike() {
-        let message = format!("every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides");
+        let message =
+            format!("every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides");
         Problem::warning(place, message)
     } else {
-        let message = format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide");
+        let message =
+            format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide");
         Problem::advice(place, message)
     };
-    let help = "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
+    let help =
+        "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
     undecided.then(|| problem.help(help))
 }
 

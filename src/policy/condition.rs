@@ -66,6 +66,17 @@ pub struct Atom {
     pub field: Field,
     /// The test.
     pub test: Test,
+    /// Of a test by expressions what each of them stands for, as it was written; else empty.
+    pub written: Box<[Written]>,
+}
+
+/// A value of a policy that was compiled to an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The kind of test under which it stands: `regex`, `glob`, `prefix`.
+    pub kind: &'static str,
+    /// Its text.
+    pub text: Box<str>,
 }
 
 /// What an atom asks of its field.
@@ -126,7 +137,7 @@ fn settle(parts: &[Condition], deciding: Truth, facts: &Facts<'_>, lists: &[List
 
 impl Atom {
     /// The value of the test under these facts.
-    pub fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+    pub(in crate::policy) fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
         match &self.test {
             Test::Text(test) => match self.field.any_text(facts, |text| test.matches(text)) {
                 Fact::Known(value) => value.into(),

@@ -56,7 +56,7 @@ impl ListKind {
 }
 
 /// A named set, ready to be asked.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct List {
     /// The name in the policy.
     pub name: Box<str>,
@@ -80,7 +80,7 @@ impl List {
 }
 
 /// The items of a list, laid out for the questions that its kind is asked.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum Items {
     /// For exact look-ups and walks over a host's parents.
     Set(TextSet),

@@ -124,7 +124,8 @@ fn show(problem: &mut Problem, line: Option<&str>) {
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = (problem.place.column as usize).saturating_sub(1);
     let scalar = characters.get(at..).unwrap_or(&[]);
-    let mut width = covered(scalar, problem.found.as_deref());
+    let text = problem.found.as_deref().or(problem.rule.as_ref().map(RuleId::as_str));
+    let mut width = covered(scalar, text);
     if let Some(inner) = problem.within.and_then(|within| inside(scalar, within)) {
         at += inner;
         width = 1;

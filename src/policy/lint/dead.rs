@@ -96,7 +96,7 @@ fn contradiction(view: &View<'_>, at: usize) -> Option<Death> {
     if !view.premises(at)?.are_contradictory() {
         return None;
     }
-    let alone = super::logic::Premises::of(view.claim(at), &view.policy().lists);
+    let alone = super::logic::Premises::of(view.claim(at), view.lists());
     Some(if alone.are_contradictory() { Death::Contradiction } else { Death::AgainstParents })
 }
 
@@ -123,7 +123,7 @@ fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> O
     let taken = |other: &usize| {
         let Some(cause) = view.rule(*other) else { return false };
         let judges = gated || !cause.content_only;
-        let together = cause.stage == *stage && rule.stage == *stage && view.is_live(*other);
+        let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
         let together = together && view.is_steady(*other) && view.is_steady(at);
         together && judges && budget.take() && view.claim(*other).is_none_or(|claim| premises.entail(claim))
     };

@@ -342,7 +342,7 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
         None => TextKind::Prefix([path.into()].into()),
     };
     let begins = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
-    let begins = Atom { field: Field::Path, test: Test::Text(begins) };
+    let begins = Atom { field: Field::Path, test: Test::Text(begins), written: [].into() };
     match value {
         Value::Yes => implies(&begins, atom, lists),
         Value::No => excludes(&begins, atom, lists),

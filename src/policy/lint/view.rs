@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use crate::policy::Policy;
+use crate::policy::list::List;
 use crate::policy::rule::{ChildOrder, Guard, Mode, PolicyStage, Rule, RuleBody, Sense};
+
+use crate::vocab::problems::Problems;
 
 use super::Budget;
 use super::logic::{Claim, Premises, Value};
@@ -11,6 +14,11 @@ use super::logic::{Claim, Premises, Value};
 /// A policy, laid out for questions about its rules. Rules are named by their place.
 pub(super) struct View<'p> {
     policy: &'p Policy,
+    /// Its lists; none where they may be wrong.
+    lists: &'p [List],
+    knowledge: Knowledge,
+    /// For each rule whether it takes part and it, and those around it, are as their author wrote them.
+    sound: Vec<bool>,
     /// For each rule the groups around it, from outside, and itself.
     paths: Vec<Vec<usize>>,
     /// For each rule what holds where it applies or hits.
@@ -18,6 +26,15 @@ pub(super) struct View<'p> {
     /// The live groups that stop, in document order.
     stops: Vec<usize>,
     index: Index,
+}
+
+/// What of a policy is as its author wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// All of it.
+    Whole,
+    /// Rules without errors.
+    OfRules,
 }
 
 /// The live rules by the hosts that they name.
@@ -38,9 +55,18 @@ impl Index {
 }
 
 impl<'p> View<'p> {
-    pub(super) fn of(policy: &'p Policy) -> Self {
+    pub(super) fn of(policy: &'p Policy, errors: &Problems) -> Self {
+        // Of a policy that is refused, what its lists and its options say may be what is wrong.
+        let knowledge = if errors.has_errors() { Knowledge::OfRules } else { Knowledge::Whole };
+        let lists: &'p [List] = match knowledge {
+            Knowledge::Whole => &policy.lists,
+            Knowledge::OfRules => &[],
+        };
         let mut view = Self {
             policy,
+            lists,
+            knowledge,
+            sound: Vec::new(),
             paths: Vec::new(),
             premises: Vec::new(),
             stops: Vec::new(),
@@ -51,11 +77,15 @@ impl<'p> View<'p> {
             let around = parent.and_then(|parent| view.paths.get(parent)).cloned().unwrap_or_default();
             let premises = match parent.and_then(|parent| view.premises.get(parent)) {
                 Some(premises) => premises.and(claim(rule)),
-                None => Premises::of(claim(rule), &policy.lists),
+                None => Premises::of(claim(rule), lists),
             };
-            if rule.mode == Mode::Enforce {
+            let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
+            let is_wrong = knowledge == Knowledge::OfRules && errors.has_errors_in(&rule.id);
+            let is_sound = rule.mode == Mode::Enforce && around_is_sound && !is_wrong;
+            if is_sound {
                 view.index.add(at, &premises);
             }
+            view.sound.push(is_sound);
             view.paths.push(around.into_iter().chain([at]).collect());
             view.premises.push(premises);
             let stops = matches!(&rule.body, RuleBody::Group(group) if group.stop);
@@ -77,6 +107,19 @@ impl<'p> View<'p> {
     /// Whether a rule takes part.
     pub(super) fn is_live(&self, at: usize) -> bool {
         self.rule(at).is_some_and(|rule| rule.mode == Mode::Enforce)
+    }
+
+    /// Whether a rule takes part and nothing is wrong with it or with those around it.
+    pub(super) fn is_sound(&self, at: usize) -> bool {
+        self.sound.get(at).copied().unwrap_or(false)
+    }
+
+    pub(super) fn lists(&self) -> &'p [List] {
+        self.lists
+    }
+
+    pub(super) fn knowledge(&self) -> Knowledge {
+        self.knowledge
     }
 
     /// What holds where a rule applies or hits.
@@ -139,7 +182,7 @@ impl<'p> View<'p> {
 
     /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
     pub(super) fn follows(&self, cause: usize, rule: usize) -> bool {
-        if !self.is_steady(cause) || !self.is_steady(rule) {
+        if !self.is_sound(cause) || !self.is_steady(cause) || !self.is_steady(rule) {
             return false;
         }
         let Some(premises) = self.premises(rule) else { return false };

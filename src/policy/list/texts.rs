@@ -77,6 +77,14 @@ pub struct TextSet {
     hasher: RandomState,
 }
 
+/// The same items, in whatever order they were given.
+impl PartialEq for TextSet {
+    fn eq(&self, other: &Self) -> bool {
+        let within = |a: &Self, b: &Self| a.texts.iter().all(|text| b.contains(text));
+        within(self, other) && within(other, self)
+    }
+}
+
 impl TextSet {
     /// The set of these texts; those that stand there twice count once.
     pub fn new(mut texts: Texts) -> Self {
@@ -129,7 +137,7 @@ impl fmt::Debug for TextSet {
 }
 
 /// Texts in byte order, of which none begins another, so that one binary search finds the one that begins a text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortedTexts(Texts);
 
 impl SortedTexts {

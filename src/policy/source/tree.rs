@@ -257,6 +257,25 @@ pub enum TextWord {
     Surt,
 }
 
+impl TextWord {
+    /// The word in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Prefix => "prefix",
+            Self::Suffix => "suffix",
+            Self::Contains => "contains",
+            Self::Regex => "regex",
+            Self::Glob => "glob",
+            Self::Domain => "domain",
+            Self::Ext => "ext",
+            Self::Under => "under",
+            Self::Site => "site",
+            Self::Surt => "surt",
+        }
+    }
+}
+
 /// What can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountWord {
