@@ -24,6 +24,7 @@ mod head;
 mod identify;
 mod layers;
 mod lint;
+mod lists;
 mod log;
 mod metrics;
 mod observed;
