@@ -126,6 +126,12 @@ Example:
 A file with `policy: 1` is checked as a policy, a directory as the policy that its files make, any other file as a
 configuration together with the policy that it names.
 
+Errors are what the proxy refuses to run under. Warnings are what probably does something else than its author wants,
+among it rules that can never decide; of those only what is proved is told.
+
+With --format json each problem has file, line, column, end (the column behind the last character, in the same line),
+severity, rule, message, found, help and near; what there is not is null.
+
 Exit codes: 0 no errors, 1 warnings under --strict, 2 errors.";
 
 const EXPLAIN_HELP: &str = "\
