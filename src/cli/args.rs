@@ -116,8 +116,11 @@ Example:
   crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
   crawlgate explain http://a.example/film --content-type video/mp4
 
-A stage runs if it has facts: --address for the destination stage; --status, --content-type, --size or --header for
-the response stage.
+A stage runs if it has facts: --address for the destination stage; --status, --content-type, --size, --header or --usage
+for the response stage; --title, --body-prefix, --meta-robots or --canonical for the document stage.
+
+Each rule is shown with what became of it and the values that decided; options with the rule that set them last; then the
+decision, and the answer as the proxy would send it. The text has the width of $COLUMNS or of the terminal.
 
 Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL, configuration or policy.";
 
@@ -126,8 +129,8 @@ Example:
   printf '%s\\n' http://a.example/ '{\"url\": \"http://a.example/f\", \"content_type\": \"video/mp4\"}' |
     crawlgate decide --policy config/policy.yaml
 
-A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel, address, status,
-content_type, size, headers.
+A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel, address, known, status,
+content_type, size, headers, usage, title, body_prefix, meta_robots, canonical.
 
 Exit codes: 0 every line was judged, 1 a line could not be read, 2 wrong usage or policy.";
 
@@ -259,6 +262,21 @@ pub struct ExplainArgs {
     /// A header of the response; may be repeated
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
     pub headers: Vec<(String, String)>,
+    /// The title of the document
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The first bytes of the document
+    #[arg(long, value_name = "TEXT")]
+    pub body_prefix: Option<String>,
+    /// The directives of the document's <meta name="robots">
+    #[arg(long, value_name = "TEXT")]
+    pub meta_robots: Option<String>,
+    /// The target of the document's <link rel="canonical">
+    #[arg(long, value_name = "URL")]
+    pub canonical: Option<String>,
+    /// What the site says of a use: allow, deny or unset; may be repeated
+    #[arg(long, value_name = "NAME=WORD", value_parser = usage)]
+    pub usage: Vec<(String, String)>,
     /// The address that would be dialled
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
@@ -268,6 +286,12 @@ pub struct ExplainArgs {
     /// The Referer
     #[arg(long, value_name = "URL")]
     pub referer: Option<String>,
+    /// What the answer is wanted for: navigation or embed
+    #[arg(long, value_name = "WORD")]
+    pub dest: Option<String>,
+    /// The URL is in the ledger: it was fetched before
+    #[arg(long)]
+    pub known: bool,
     /// Judge a tunnel to the URL's host and port, which hides the rest
     #[arg(long)]
     pub tunnel: bool,
@@ -476,6 +500,11 @@ pub struct TargetArgs {
 fn profile(word: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.map(Profile::as_str).join(", ");
     Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
+}
+
+fn usage(text: &str) -> Result<(String, String), String> {
+    let (name, word) = text.split_once('=').ok_or("write NAME=WORD, such as train-ai=deny")?;
+    Ok((name.trim().to_owned(), word.trim().to_owned()))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -5,7 +5,6 @@ mod junit;
 mod plan;
 mod report;
 
-use crate::config::policy;
 use crate::config::settings::PolicyOrigin;
 use crate::gate::trial::Trial;
 use crate::policy::Policy;
@@ -73,7 +72,7 @@ struct Run {
 
 impl Run {
     fn of(suite: Suite) -> Result<Self, Exit> {
-        let compiled = policy::open(&suite.origin).map_err(|problems| open::refused(&problems))?;
+        let compiled = open::compiled(&suite.origin)?;
         let policy = compiled.policy;
         let mut cases = match suite.own {
             Own::Run => compiled.cases,
