@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 
+use crate::vocab::snippet::Ink;
+
 /// What a piece of text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
@@ -46,6 +48,15 @@ impl Paint {
         match self {
             Self::Plain => text.to_string(),
             Self::Colours => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
+        }
+    }
+}
+
+impl From<Paint> for Ink {
+    fn from(paint: Paint) -> Self {
+        match paint {
+            Paint::Colours => Self::Colours,
+            Paint::Plain => Self::Plain,
         }
     }
 }

@@ -21,8 +21,10 @@ use crate::vocab::problems::Problems;
 
 use super::Policy;
 use super::cases::Case;
-use super::rule::StageSet;
-use super::source::tree::{Source, Text};
+use super::lint;
+use super::rule::{Mode, StageSet};
+use super::shadow;
+use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
@@ -100,12 +102,13 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     checks::read_from_headers(&drafts, &mut problems);
     documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().for_each(|rule| stages.unite(rule.active));
+    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
         options: options.into_table(&rules),
+        shadows: shadow::outermost(&rules),
         rules,
         lists: lists.into_lists(),
         stages,
@@ -113,6 +116,11 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     };
     checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
+    // Of a policy that is refused the conditions may be what is wrong.
+    if !problems.has_errors() {
+        let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+        lint::lint(&policy, &sources).into_iter().for_each(|problem| problems.push(problem));
+    }
     let refused = problems.has_errors();
     let problems = problems.into_vec();
     if refused {

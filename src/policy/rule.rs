@@ -106,7 +106,8 @@ pub struct Rule {
     /// From the response stage on it judges only 2xx with content: it names `content_type` or `size`, and neither
     /// it nor a group around it names `status` or a header.
     pub content_only: bool,
-    /// The stages at which it, or a rule that it contains, could do something.
+    /// The stages at which it, or a rule that it contains, could do something. Rules in shadow count among themselves
+    /// only.
     pub active: StageSet,
     /// What it is.
     pub body: RuleBody,

@@ -9,6 +9,7 @@ mod condition;
 mod document;
 pub mod files;
 mod gather;
+pub(in crate::policy) mod list_file;
 mod option;
 mod rule;
 pub mod tree;

@@ -19,6 +19,7 @@ mod config;
 mod conformance;
 mod diff;
 mod drain;
+mod effects;
 mod head;
 mod identify;
 mod layers;
