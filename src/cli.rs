@@ -23,6 +23,7 @@ mod password;
 pub mod reload;
 pub mod robots;
 mod run;
+mod schema;
 pub mod serve;
 mod systemd;
 pub mod target;
@@ -57,6 +58,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Target(args) => show_targets(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Password => password::run(),
     }
 }

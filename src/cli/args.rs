@@ -63,6 +63,9 @@ pub enum Command {
     /// Print the variables that send a shell's clients through the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
+    /// Print the JSON Schema of policies or configurations, for editors
+    #[command(after_help = SCHEMA_HELP)]
+    Schema(SchemaArgs),
     /// Make the hash of a password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
@@ -75,6 +78,19 @@ Example:
 
 Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user, password_hash}}]`. Put it in quotes, as
 it is. Of standard input the first line is read. Hashes that `htpasswd -B` makes ($2y$...) can stand there too.";
+
+const SCHEMA_HELP: &str = "\
+Example:
+  crawlgate schema policy > policy.schema.json
+
+A policy whose first line is
+
+  # yaml-language-server: $schema=policy.schema.json
+
+is completed, explained and checked by editors that use the YAML language server (VS Code, Neovim, Helix, Emacs and
+others). The path is relative to the policy. What a schema cannot say is for `crawlgate check`.
+
+Exit codes: 0 printed, 2 wrong usage.";
 
 const CA_HELP: &str = "\
 Example:
@@ -343,6 +359,23 @@ pub struct TestArgs {
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: TestFormat,
+}
+
+/// Arguments of `schema`.
+#[derive(Args, Debug)]
+pub struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, value_name = "WHAT")]
+    pub of: SchemaOf,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Policies, parts of them, and case files.
+    Policy,
+    /// Configurations.
+    Config,
 }
 
 /// Arguments of `diff`.
