@@ -24,6 +24,7 @@ mod password;
 pub mod reload;
 pub mod robots;
 mod run;
+mod schema;
 pub mod serve;
 mod shadow;
 mod systemd;
@@ -59,6 +60,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Target(args) => show_targets(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Password => password::run(),
         Command::Shadow(args) => shadow::run(&args),
     }

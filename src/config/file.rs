@@ -6,6 +6,7 @@
 mod crawlers;
 mod egress;
 mod environment;
+mod json_schema;
 mod later;
 mod limits;
 mod logs;
@@ -24,6 +25,7 @@ use crate::yaml::{Node, parse};
 
 use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Timeouts, Workers};
 pub use environment::Variables;
+pub use json_schema::json_schema;
 pub use logs::LogsText;
 pub use tls::TlsText;
 
@@ -125,10 +127,10 @@ impl ConfigFile {
             egress::read(&mut self.egress, group, problems);
         }
         if let Some(group) = open(&mut map, "limits", problems) {
-            limits::read_limits(&mut self.limits, group, problems);
+            limits::read(&mut self.limits, limits::LIMITS, "limits", group, problems);
         }
         if let Some(group) = open(&mut map, "timeouts", problems) {
-            limits::read_timeouts(&mut self.timeouts, group, problems);
+            limits::read(&mut self.timeouts, limits::TIMEOUTS, "timeouts", group, problems);
         }
         if let Some(group) = open(&mut map, "runtime", problems) {
             self.read_runtime(group, problems);
