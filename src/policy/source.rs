@@ -10,6 +10,7 @@ pub mod files;
 mod gather;
 mod option;
 mod rule;
+mod space;
 pub mod tree;
 
 pub(in crate::policy) use document::without_disposition;

@@ -14,7 +14,7 @@ use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::stage::Stage;
 
-use super::drafts::{Drafts, condition_of};
+use super::drafts::{Draft, Drafts, Home, condition_of};
 
 /// Ids are unique; a rule without one is known by its position, which changes whenever rules move.
 pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
@@ -94,7 +94,13 @@ pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
 pub(super) fn late_allows(policy: &Policy, drafts: &Drafts<'_>, problems: &mut Problems) {
     let base = policy.options.entries.first().map(|entry| &entry.base);
     let Some(Value::Disposition(base)) = base.filter(|_| refuses(base)) else { return };
-    let live = || policy.rules.iter().filter(|rule| rule.mode == Mode::Enforce);
+    // The options of a space may allow what the document's refuse.
+    if policy.spaces.all().iter().any(|space| space.value(schema::DISPOSITION).is_some()) {
+        return;
+    }
+    let is_live =
+        |(rule, draft): &(&Rule, &Draft<'_>)| rule.mode == Mode::Enforce && draft.home != Home::Global;
+    let live = || policy.rules.iter().zip(&drafts.all).filter(is_live).map(|(rule, _)| rule);
     if live().any(|rule| rule.stage == PolicyStage::Request && allows(rule)) {
         return;
     }

@@ -11,6 +11,8 @@ use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
+use super::Purpose;
+use super::documents::not_enforced;
 use super::stages::Placing;
 
 /// The options of a policy while it is compiled.
@@ -19,6 +21,7 @@ pub(super) struct Options {
     metas: BTreeMap<Box<str>, Slot>,
     /// Options without effect, by the first part of their paths.
     idle: BTreeMap<Box<str>, Idle>,
+    purpose: Purpose,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
@@ -33,13 +36,14 @@ struct Idle {
 
 impl Options {
     /// The table with the defaults and what the document's `options` assign.
-    pub(super) fn of_document(source: &Source, problems: &mut Problems) -> Self {
+    pub(super) fn of_document(source: &Source, purpose: Purpose, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
             base: spec.default.value(),
             set_by: SetBy::BuiltIn,
         });
-        let mut options = Self { entries: entries.collect(), metas: BTreeMap::new(), idle: BTreeMap::new() };
+        let (entries, metas, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
+        let mut options = Self { entries, metas, idle, purpose };
         for option in &source.options {
             let Some(slot) = options.slot(option, problems) else { continue };
             if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
@@ -53,6 +57,16 @@ impl Options {
             problems.push(without_disposition(&source.options_place));
         }
         options
+    }
+
+    /// What the options of a space assign.
+    pub(super) fn of_space(&mut self, given: &[SourceOption], problems: &mut Problems) -> Box<[Assignment]> {
+        let mut all = Vec::new();
+        for option in given {
+            let slot = self.slot(option, problems);
+            all.extend(slot.map(|slot| Assignment { slot, value: option.value.clone() }));
+        }
+        all.into()
     }
 
     /// What a group assigns: first what `then` stands for, then `set`.
@@ -140,7 +154,7 @@ impl Options {
         let counted = match spec.effect {
             Effect::Works => return,
             Effect::NotYet => None,
-            Effect::NotYetExcept(counted) => Some(counted),
+            Effect::NotYetExcept(counted) | Effect::Judged(counted) => Some(counted),
         };
         let default = spec.default.value();
         if counted.is_some_and(|counted| counted.holds(&option.value, &default)) {
@@ -148,7 +162,12 @@ impl Options {
                 "`{}` is not in this version, and leaving it out could let something through",
                 spec.path
             );
-            let problem = Problem::error(&option.place, message);
+            let problem = match spec.effect {
+                Effect::Judged(_) => not_enforced(Problem::error(&option.place, message), self.purpose),
+                Effect::Works | Effect::NotYet | Effect::NotYetExcept(_) => {
+                    Problem::error(&option.place, message)
+                }
+            };
             return problems.push(problem.found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {

@@ -37,6 +37,10 @@ pub struct Source {
     pub lists: Vec<SourceList>,
     /// The rules that apply to every crawler.
     pub rules: Vec<SourceRule>,
+    /// The crawl spaces.
+    pub spaces: Vec<SourceSpace>,
+    /// `global_space`, where its key stands and what it says.
+    pub global: Option<At<SourceGlobal>>,
     /// Tests that travel with the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
@@ -73,6 +77,28 @@ pub struct SourceList {
     pub kind: Option<ListKind>,
     /// Its items as written.
     pub items: Vec<Text>,
+}
+
+/// A crawl space.
+#[derive(Clone, Debug)]
+pub struct SourceSpace {
+    /// Its name.
+    pub name: At<Slug>,
+    /// The crawlers in it; none: all that are in no other.
+    pub crawlers: Vec<Text>,
+    /// Its options.
+    pub options: Vec<SourceOption>,
+    /// Its rules.
+    pub rules: Vec<SourceRule>,
+}
+
+/// `global_space`.
+#[derive(Clone, Debug)]
+pub enum SourceGlobal {
+    /// `union`.
+    Union,
+    /// Its rules, perhaps none.
+    Rules(Vec<SourceRule>),
 }
 
 /// A rule.
@@ -153,6 +179,8 @@ pub struct SourceFilter {
     pub reject: Option<Intent>,
     /// `reject_status`.
     pub reject_status: Option<u16>,
+    /// `as`.
+    pub soft_error: Option<At<u16>>,
 }
 
 /// A condition.
