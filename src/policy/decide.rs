@@ -242,10 +242,11 @@ impl Policy {
         let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
             Walk::new(self, facts, stage, &mut trail).run();
-            if let Some((reason, cause)) = self.certain_rejection(&trail) {
-                let verdict = Verdict::Reject(reason);
-                let logged = self.logged(&trail, verdict);
-                return (trail, Decision { verdict, stage: stage.stage(), cause, logged, exclusion: None });
+            match self.certain_rejection(&trail) {
+                // Many answers have no document, so what it would reject is not certain.
+                Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => trail.doubt(rule),
+                Some((reason, cause)) => return self.tunnel_rejected(trail, stage, reason, cause),
+                None => {}
             }
             survivors(&mut trail);
         }
@@ -256,6 +257,18 @@ impl Policy {
             None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
         };
         (trail, Decision { verdict, stage: Stage::Connect, cause, logged: false, exclusion: None })
+    }
+
+    fn tunnel_rejected(
+        &self,
+        trail: Trail,
+        stage: PolicyStage,
+        reason: Reason,
+        cause: Cause,
+    ) -> (Trail, Decision) {
+        let verdict = Verdict::Reject(reason);
+        let logged = self.logged(&trail, verdict);
+        (trail, Decision { verdict, stage: stage.stage(), cause, logged, exclusion: None })
     }
 
     fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {

@@ -228,7 +228,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
 #[test]
 fn reasons_have_an_order() {
     let options = |more: &str| format!("options: {{ disposition: allow, {more} }}\n");
-    let checks = options("noncanonical: reject, noindex: reject, max_body: 5");
+    let checks = options("noncanonical: reject, noindex: reject, max_body: 5B");
     let all = json!({ "size": 9, "content_type": "a/b", "headers": { "Link": "</b>; rel=canonical", "X-Robots-Tag": "none" } });
     let without = |key: &str| {
         let mut facts = all.clone();

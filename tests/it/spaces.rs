@@ -212,7 +212,7 @@ fn what_a_domain_rule_is() {
         ("[{ id: x, forbid: { authority: h.test, port: 80 } }]", 761),
         ("[{ id: x, forbid: { always: true } }]", 761),
         ("[{ id: x, forbid: { host: h.test, scheme: http } }]", 760),
-        ("[{ id: x, forbid: { crawler: bot } }]", 760),
+        ("[{ id: x, forbid: { crawler: anonymous } }]", 760),
         ("[{ id: x, forbid: { under: /a } }]", 760),
         // The conditions of the groups around it count.
         ("[{ when: { under: /a }, rules: [{ id: x, forbid: { host: h.test } }] }]", 760),
@@ -374,8 +374,8 @@ fn mistakes_in_spaces_are_load_errors() {
             "domain rules only",
         ),
         (
-            "global_space: { rules: [{ when: { host: h }, then: allow, set: { priority: high } }] }",
-            "priority",
+            "global_space: { rules: [{ when: { host: h }, then: allow, set: { priority: highest } }] }",
+            "domain rules only",
         ),
         ("global_space: unoin", "did you mean `union`"),
         ("global_space: { rule: [] }", "did you mean `rules`"),

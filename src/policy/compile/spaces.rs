@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
 use crate::policy::rule::{Mode, RuleClass};
-use crate::policy::source::tree::{Source, SourceBody, SourceGlobal, SourceSpace, Text};
+use crate::policy::source::tree::{Source, SourceBody, SourceGlobal, SourceRule, SourceSpace, Text};
 use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
 use super::Purpose;
-use super::drafts::{Draft, Drafts, Home};
+use super::drafts::{Draft, Drafts, Home, condition_of};
 use super::options::Options;
 
 /// The spaces of a policy.
@@ -87,11 +87,7 @@ fn unique(spaces: &[SourceSpace], problems: &mut Problems) {
 fn global_rules(drafts: &Drafts<'_>, problems: &mut Problems) {
     for draft in drafts.all.iter().filter(|draft| draft.home == Home::Global) {
         let rule = draft.source;
-        let mut others = Vec::new();
-        super::drafts::condition_of(rule).into_iter().for_each(|condition| {
-            condition.each_atom(&mut |atom| others.push(atom));
-        });
-        let wrong = if is_domain(&draft.condition) { None } else { others.first().map(|atom| &atom.place) };
+        let wrong = if is_domain(&draft.condition) { None } else { offender(rule) };
         let set = match &rule.body {
             SourceBody::Group(group) => group.set.first().map(|option| &option.place),
             SourceBody::Filter(_) => None,
@@ -105,13 +101,29 @@ fn global_rules(drafts: &Drafts<'_>, problems: &mut Problems) {
     }
 }
 
+/// The first atom that is not one of a domain rule; a list says only by its kind what it is.
+fn offender(rule: &SourceRule) -> Option<&Place> {
+    let (mut named, mut first) = (None, None);
+    condition_of(rule)?.each_atom(&mut |atom| {
+        first.get_or_insert(&atom.place);
+        if atom.field.as_ref().is_some_and(|field| !is_domain_field(field)) {
+            named.get_or_insert(&atom.place);
+        }
+    });
+    named.or(first)
+}
+
 /// Whether a condition names no field but those of a domain rule.
 fn is_domain(condition: &Condition) -> bool {
     let mut domain = true;
     condition.each_field(&mut |field| {
-        domain &= matches!(field, Field::Host | Field::Authority | Field::Port);
+        domain &= is_domain_field(field);
     });
     domain
+}
+
+fn is_domain_field(field: &Field) -> bool {
+    matches!(field, Field::Host | Field::Authority | Field::Port)
 }
 
 /// The class of each rule. One that names no fact counts in a `match: first` list as naming what its siblings name.

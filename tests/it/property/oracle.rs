@@ -142,7 +142,7 @@ fn place<'a>(
         fields.extend(names);
     }
     let floor = floor.max(node.stage.unwrap_or(0));
-    let stage = above.max(own.unwrap_or(0)).max(node.stage.unwrap_or(0));
+    let stage = above.max(own.unwrap_or(0)).max(floor);
     let names = |wanted: &[&str]| fields.iter().any(|f| wanted.contains(f));
     let content_only = names(&OF_CONTENT) && !names(&["status", "header.x-a"]);
     let mut placed = Placed { node, stage, floor, content_only, first_stage: None, kids: vec![] };
