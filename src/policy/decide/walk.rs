@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
 
     /// A group of a later stage: what its guard says already lets filters inside it be decided early.
     fn look_ahead(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match self.guard(&group.guard) {
+        match self.judges(rule, self.guard(&group.guard)) {
             Truth::Yes => self.children(at, rule, group, pass),
             Truth::No => {
                 self.trail.set_state(at, State::NoMatch);
