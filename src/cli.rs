@@ -10,6 +10,7 @@ mod ca;
 mod check;
 mod decide;
 mod demo;
+mod diff;
 mod env;
 mod exit;
 mod explain;
@@ -51,6 +52,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => show_targets(&args),
         Command::Ca(args) => ca::run(&args),

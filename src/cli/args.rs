@@ -45,9 +45,12 @@ pub enum Command {
     /// Judge every line of standard input
     #[command(after_help = DECIDE_HELP)]
     Decide(DecideArgs),
-    /// Run the cases that a policy brings with it
+    /// Run the cases of policies, and show what they do not reach
     #[command(after_help = TEST_HELP)]
     Test(TestArgs),
+    /// Compare two policies: whose decision changes, by rule and by host
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
     /// Ask a robots.txt about URLs
     #[command(after_help = ROBOTS_HELP)]
     Robots(RobotsArgs),
@@ -130,9 +133,32 @@ Exit codes: 0 every line was judged, 1 a line could not be read, 2 wrong usage o
 
 const TEST_HELP: &str = "\
 Example:
-  crawlgate test config/policy.yaml
+  crawlgate test config/policy.yaml --coverage
+  crawlgate test policies/ --threshold 100 --format junit > report.xml
 
-Exit codes: 0 every case passed, 1 a case failed, 2 wrong usage or policy.";
+Cases stand in the policy, or in files of their own that name it:
+
+  policy: ../policy.yaml
+  cases:
+    - { url: \"http://a.example/cgi-bin/x\", expect: reject, rule: no-cgi }
+
+Those files are run if they, or a directory above them, are named. A directory whose files make one policy is that
+policy. Each rule has two branches: a group applied or not, a filter hit or passed, a rule of `match: first` was taken or
+not; rules that take no part are not counted.
+
+Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong usage, policy or cases.";
+
+const DIFF_HELP: &str = "\
+Example:
+  crawlgate diff old.yaml new.yaml
+  crawlgate diff old.yaml new.yaml --urls crawled.txt
+  cut -f1 crawl.log | crawlgate diff old.yaml new.yaml --urls
+
+A line of the URLs is what a line of `decide` is: a URL, or a JSON object with facts. A decision has changed if its
+verdict, its reason, its rule or the answer has, or an option of a URL that both policies allow. Without --urls it is the
+cases of both policies that are judged, and rules, options and lists that were added, removed or changed are shown too.
+
+Exit codes: 0 nothing changes, 1 something does, 2 wrong usage or policy, or a line that could not be read.";
 
 const ROBOTS_HELP: &str = "\
 Example:
@@ -248,6 +274,9 @@ pub struct ExplainArgs {
     /// Exit 1 unless the URL is allowed
     #[arg(long)]
     pub exit_code: bool,
+    /// Show the options that nobody set, too
+    #[arg(long)]
+    pub all: bool,
     /// The form of the explanation
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
@@ -264,12 +293,52 @@ pub struct DecideArgs {
     pub format: LineFormat,
 }
 
+/// The form of the report of `test`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TestFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// XML for continuous integration.
+    Junit,
+}
+
 /// Arguments of `test`.
 #[derive(Args, Debug)]
 pub struct TestArgs {
-    /// Policies; without one, the policy that `run` would use
+    /// Policies, case files, and directories of them; without one, the policy that `run` would use
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
+    /// Show how much of each policy its cases reach, and what none of them does
+    #[arg(long)]
+    pub coverage: bool,
+    /// Exit 1 if the cases reach less of the branches
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub threshold: Option<f64>,
+    /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TestFormat,
+}
+
+/// Arguments of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The policy as it was: a file, or a directory of *.yaml files
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// The policy as it is to be
+    #[arg(value_name = "NEW")]
+    pub new: PathBuf,
+    /// Judge these URLs, one a line; without FILE those of standard input
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub urls: Option<PathBuf>,
+    /// The profile that answers
+    #[arg(long, value_parser = profile, default_value = "generic")]
+    pub profile: Profile,
+    /// How many examples are shown of each change
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub examples: usize,
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
@@ -407,6 +476,11 @@ pub struct TargetArgs {
 fn profile(word: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.map(Profile::as_str).join(", ");
     Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

@@ -179,7 +179,7 @@ fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<Po
         (&rule.id, mode)
     });
     let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, clock.wall());
-    Snapshot { policy, counters }
+    Snapshot::new(policy, counters)
 }
 
 /// The policy in force, for readiness; a warning if a newer one was refused.

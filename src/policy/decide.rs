@@ -16,7 +16,7 @@ use crate::vocab::stage::Stage;
 
 use super::Policy;
 use super::compile::Purpose;
-use super::fact::{DocumentFacts, Fact, Facts, Subject};
+use super::fact::{Fact, Facts, Subject};
 use super::options::{SetBy, Slot, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{State, Trail, bit};
@@ -92,36 +92,62 @@ pub struct Refusing<'p> {
 impl Policy {
     /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
     pub fn request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.request_with(None, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(in crate::policy) fn request_with(
+        &self,
+        beside: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
-        let decision = self.stage(&mut trail, PolicyStage::Request, facts);
-        let decision = self.unambiguous(decision, facts).unwrap_or(decision);
+        let decision = self.stage_with(beside, &mut trail, PolicyStage::Request, facts);
+        let decision = self.unambiguous(beside, decision, facts).unwrap_or(decision);
         (trail, decision)
     }
 
     /// Judges a request that no earlier stage rejected at a later stage.
     pub fn stage(&self, trail: &mut Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+        self.stage_with(None, trail, stage, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(in crate::policy) fn stage_with(
+        &self,
+        beside: Option<RuleIndex>,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
         let silent;
-        let facts = if stage == PolicyStage::Response && self.reads_no_documents() {
-            silent = Facts { document: Fact::Known(DocumentFacts::SILENT), ..*facts };
+        let facts = if stage == PolicyStage::Response && self.reads_no_documents(beside) {
+            silent = facts.silent();
             &silent
         } else {
             facts
         };
-        if self.stages.contains(stage) {
-            Walk::new(self, facts, stage, trail).run();
+        match beside {
+            Some(root) => Walk::new(self, facts, stage, trail).beside(root).run(),
+            None if self.stages.contains(stage) => Walk::new(self, facts, stage, trail).run(),
+            None => {}
         }
         self.conclude(trail, stage, facts)
     }
 
     /// Whether rules that ask the document are answered at the response: nothing will be read of it.
-    fn reads_no_documents(&self) -> bool {
-        self.purpose == Purpose::Serve && self.stages.contains(PolicyStage::Document)
+    pub(in crate::policy) fn reads_no_documents(&self, beside: Option<RuleIndex>) -> bool {
+        let asks = |root: RuleIndex| {
+            self.rules.get(root.0 as usize).is_some_and(|rule| rule.active.contains(PolicyStage::Document))
+        };
+        self.purpose == Purpose::Serve
+            && (self.stages.contains(PolicyStage::Document) || beside.is_some_and(asks))
     }
 
     /// Runs the stages as far as the facts reach; the first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         if let Subject::Tunnel(_) = facts.subject {
-            return self.tunnel(facts);
+            return self.tunnel(None, facts);
         }
         // A stage knows nothing of later facts, although the caller does.
         let answered = Facts { document: Fact::Unknown, ..*facts };
@@ -138,7 +164,7 @@ impl Policy {
                 decision = self.stage(&mut trail, stage, &facts);
             }
         }
-        decision.exclusion = self.exclusion(&trail, &decision, facts);
+        decision.exclusion = self.note_exclusion(&mut trail, &decision, facts);
         (trail, decision)
     }
 
@@ -169,11 +195,12 @@ impl Policy {
     }
 
     /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
-    fn unambiguous(&self, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
+    fn unambiguous(&self, beside: Option<RuleIndex>, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
         let Subject::Url(target) = facts.subject else { return None };
         let decoded = target.decoded()?;
         let facts = Facts { subject: Subject::Url(&decoded), ..*facts };
-        let other = self.stage(&mut Trail::new(self, facts.crawler), PolicyStage::Request, &facts);
+        let mut second = Trail::new(self, facts.crawler);
+        let other = self.stage_with(beside, &mut second, PolicyStage::Request, &facts);
         if other.rejects() == raw.rejects() {
             return None;
         }
@@ -238,10 +265,18 @@ impl Policy {
 /// Tunnels: only what is the same for every URL of the host counts (section 4).
 impl Policy {
     /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
-    fn tunnel(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+    pub(in crate::policy) fn tunnel(
+        &self,
+        beside: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
-            Walk::new(self, facts, stage, &mut trail).run();
+            let walk = Walk::new(self, facts, stage, &mut trail);
+            match beside {
+                Some(root) => walk.beside(root).run(),
+                None => walk.run(),
+            }
             match self.certain_rejection(&trail) {
                 // Many answers have no document, so what it would reject is not certain.
                 Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => trail.doubt(rule),

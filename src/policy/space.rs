@@ -32,6 +32,8 @@ impl RuleRange {
 pub struct Space {
     /// Its name.
     pub name: Slug,
+    /// Who is in it; nobody: all that are in no other.
+    pub crawlers: Box<[Box<str>]>,
     /// Its rules.
     pub rules: RuleRange,
     /// Its options, assigned behind the document's and before any rule.

@@ -11,7 +11,7 @@ use crate::vocab::intent::Intent;
 use super::Policy;
 use super::options::{SetBy, Slot, Value, schema};
 use super::rule::{RuleBody, RuleIndex};
-use super::space::SpaceIndex;
+use super::space::{RuleRange, SpaceIndex};
 
 /// What became of a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +167,15 @@ impl Trail {
         }
         if state == State::Matched {
             self.matched.push(rule);
+        }
+    }
+
+    /// Takes over what became of the rules of a stretch in another walk.
+    pub(in crate::policy) fn adopt(&mut self, other: &Self, range: RuleRange) {
+        let (from, to) = (range.from as usize, range.to as usize);
+        let theirs = other.states.get(from..to).unwrap_or(&[]);
+        for (state, theirs) in self.states.iter_mut().skip(from).zip(theirs) {
+            *state = *theirs;
         }
     }
 

@@ -162,7 +162,7 @@ fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
     let part: String =
         characters.iter().skip(from).take(SHOWN).map(|c| if c.is_control() { ' ' } else { *c }).collect();
     let before = at - from;
-    Excerpt { text: part, before, width: width.clamp(1, SHOWN.saturating_sub(before).max(1)) }
+    Excerpt { text: part, before, width: width.max(1) }
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_caret_stands_under_the_offending_text() {
         let shown = rendered("a: 1\nb: {alow: x}\n", Problem::error(&at(2, 5), "odd").found("alow"));
-        assert_eq!(shown, "p:2:5: error: odd; found `alow`\n 2 | b: {alow: x}\n   |     ^^^^");
+        assert_eq!(shown, "p:2:5: error: odd; found `alow`\n  |\n2 | b: {alow: x}\n  |     ^^^^");
     }
 
     #[test]
@@ -221,8 +221,8 @@ mod tests {
     fn long_lines_are_cut_around_the_place() {
         let line = format!("{}X{}", "a".repeat(500), "b".repeat(500));
         let shown = rendered(&line, Problem::error(&at(1, 501), "odd").found("X"));
-        let source = shown.lines().nth(1).unwrap();
-        let caret = shown.lines().nth(2).unwrap().find('^').unwrap();
+        let source = shown.lines().nth(2).unwrap();
+        let caret = shown.lines().nth(3).unwrap().find('^').unwrap();
         assert_eq!(source.chars().nth(caret), Some('X'));
         assert!(source.len() < 140);
     }

@@ -342,8 +342,14 @@ fn the_rule_of_the_global_space_is_named() {
     ] {
         let facts =
             CaseFacts::from_json(json!({ "url": url, "crawler": "bot", "known": true }).as_object().unwrap());
-        let (_, decision) = policy.decide(&facts.unwrap().facts());
+        let (trail, decision) = policy.decide(&facts.unwrap().facts());
         let global = decision.exclusion.unwrap().global;
+        let matched = policy.rule_lines(&trail).filter(|line| line.rule.id.as_str().starts_with("g-"));
+        let matched: Vec<&str> = matched
+            .filter(|line| line.status == RuleStatus::Matched)
+            .map(|line| line.rule.id.as_str())
+            .collect();
+        assert_eq!(matched, Vec::from_iter(expected), "{url}");
         assert_eq!(global.and_then(|rule| policy.rule_id(rule)), expected, "{url}");
     }
 }

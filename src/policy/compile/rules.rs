@@ -111,20 +111,23 @@ fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
         SourceBody::Filter(_) => placing.earliest,
     };
     let mut active = StageSet::default();
-    if draft.mode == Mode::Enforce {
+    if draft.mode != Mode::Disabled {
         let stages = PolicyStage::ALL.into_iter().filter(|stage| (first..=placing.stage).contains(stage));
         stages.for_each(|stage| active.insert(stage));
     }
     active
 }
 
-/// A group is active wherever a rule in it is. Children stand behind their parents, so one way back is enough.
+/// A group is active wherever a rule in it is, unless only that one is in shadow. Children stand behind their parents,
+/// so one way back is enough.
 fn unite_with_parents(rules: &mut [Rule]) {
     for at in (0..rules.len()).rev() {
-        let Some((active, Some(parent))) = rules.get(at).map(|rule| (rule.active, rule.parent)) else {
+        let Some((active, mode, Some(parent))) =
+            rules.get(at).map(|rule| (rule.active, rule.mode, rule.parent))
+        else {
             continue;
         };
-        if let Some(parent) = rules.get_mut(parent.0 as usize) {
+        if let Some(parent) = rules.get_mut(parent.0 as usize).filter(|parent| parent.mode == mode) {
             parent.active.unite(active);
         }
     }

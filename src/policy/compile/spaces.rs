@@ -30,6 +30,7 @@ pub(super) fn spaces(
     }
     let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
         name: space.name.value.clone(),
+        crawlers: space.crawlers.iter().map(|name| name.value.clone()).collect(),
         rules: drafts.range(Home::Space(at)),
         options: options.of_space(&space.options, problems),
         setter: format!("spaces.{}.options", space.name.value).into(),

@@ -189,8 +189,9 @@ fn first_list(
         lifts: false,
     };
     let mut stages: Vec<(&str, PolicyStage)> = Vec::new();
-    // One that does not take part counts as absent.
-    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode != Mode::Disabled) {
+    let mode = drafts.all.get(at).map_or(Mode::Enforce, |group| group.mode);
+    // One that does not take part counts as absent; so does one in shadow, unless all of the list is.
+    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == mode) {
         let names = Names::of(&child.condition);
         list.content |= names.content;
         list.lifts |= names.lifts;
@@ -212,7 +213,31 @@ fn first_list(
         let instead = format!("write `stage: {}` beside `match`", latest.as_str());
         problems.push(Problem::error(place, message).help(instead));
     }
-    FirstList { stage: latest.max(group.stage), ..list }
+    let list = FirstList { stage: latest.max(group.stage), ..list };
+    if mode == Mode::Enforce {
+        check_shadows(drafts, at, &list, problems);
+    }
+    list
+}
+
+/// A rule in shadow that would move the rules beside it, if it were live: to another stage, or to other responses.
+fn check_shadows(drafts: &Drafts<'_>, at: usize, list: &FirstList, problems: &mut Problems) {
+    let live = || drafts.children(at).map(|(_, child)| child).filter(|child| child.mode == Mode::Enforce);
+    let moved = live().any(|child| child.condition.stage().is_none());
+    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == Mode::Shadow) {
+        let names = Names::of(&child.condition);
+        let explicit = child.source.stage.as_ref().map(|stage| stage.value);
+        let stage = child.condition.stage().max(explicit);
+        let elsewhere =
+            stage.is_some_and(|stage| stage > list.stage || stage < list.stage && live().next().is_some());
+        let others = moved && (names.content && !list.content || names.lifts && !list.lifts);
+        if elsewhere || others {
+            let message = "in this `match: first` list the rule would move the rules beside it to another stage or \
+                           to other responses, so it cannot be tried in shadow";
+            let problem = Problem::error(&child.source.place, message).in_rule(Some(child.source.name()));
+            problems.push(problem.help("write the list a second time, in shadow as a whole"));
+        }
+    }
 }
 
 /// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
@@ -222,7 +247,8 @@ fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> boo
         && drafts
             .children(parent)
             .take_while(|(place, _)| *place < at)
-            .any(|(_, sibling)| sibling.mode != Mode::Disabled && !Names::of(&sibling.condition).connects)
+            .filter(|(_, sibling)| sibling.mode == draft.mode)
+            .any(|(_, sibling)| !Names::of(&sibling.condition).connects)
 }
 
 /// Which groups of fields a condition names.

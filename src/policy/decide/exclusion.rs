@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::policy::fact::{Fact, Facts, InLedger, Subject};
 use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleBody, RuleClass, RuleIndex};
-use crate::policy::space::{GlobalSpace, SpaceIndex};
+use crate::policy::space::{GlobalSpace, RuleRange, SpaceIndex};
 use crate::policy::trail::Trail;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
@@ -56,6 +56,29 @@ impl Policy {
     ///
     /// The facts are all that are known, the address included: it counts although an earlier stage refused.
     pub fn exclusion(&self, trail: &Trail, decision: &Decision, facts: &Facts<'_>) -> Option<Exclusion> {
+        self.excluded(trail, decision, facts).map(|(exclusion, _)| exclusion)
+    }
+
+    /// The same; what the rules of the global space did is noted with what the others did.
+    pub(super) fn note_exclusion(
+        &self,
+        trail: &mut Trail,
+        decision: &Decision,
+        facts: &Facts<'_>,
+    ) -> Option<Exclusion> {
+        let (exclusion, asked) = self.excluded(trail, decision, facts)?;
+        if let (Some(asked), GlobalSpace::Rules(range)) = (asked, self.spaces.global()) {
+            trail.adopt(&asked, range);
+        }
+        Some(exclusion)
+    }
+
+    fn excluded(
+        &self,
+        trail: &Trail,
+        decision: &Decision,
+        facts: &Facts<'_>,
+    ) -> Option<(Exclusion, Option<Trail>)> {
         let refused = matches!(decision.verdict, Verdict::Reject(Reason::Rule | Reason::Default));
         let Subject::Url(_) = facts.subject else { return None };
         if !refused || facts.in_ledger == InLedger::No || self.spaces.all().is_empty() {
@@ -63,15 +86,15 @@ impl Policy {
         }
         let removed = Exclusion { code: ExclusionCode::Remove, global: None };
         if self.refused_by(trail, decision) == RuleClass::Other || self.refused_by_address(trail, facts) {
-            return Some(removed);
+            return Some((removed, None));
         }
         Some(match self.spaces.global() {
-            GlobalSpace::Undefined => removed,
+            GlobalSpace::Undefined => (removed, None),
             GlobalSpace::Union if self.another_space_allows(trail, facts) => {
-                Exclusion { code: ExclusionCode::Keep, global: None }
+                (Exclusion { code: ExclusionCode::Keep, global: None }, None)
             }
-            GlobalSpace::Union => removed,
-            GlobalSpace::Rules(_) => self.by_global_space(facts),
+            GlobalSpace::Union => (removed, None),
+            GlobalSpace::Rules(range) => self.by_global_space(range, facts),
         })
     }
 
@@ -124,18 +147,15 @@ impl Policy {
     }
 
     /// Of the global space the first rule that applies decides, and no rule means no.
-    fn by_global_space(&self, facts: &Facts<'_>) -> Exclusion {
-        let removed = Exclusion { code: ExclusionCode::Remove, global: None };
-        let GlobalSpace::Rules(range) = self.spaces.global() else { return removed };
+    fn by_global_space(&self, range: RuleRange, facts: &Facts<'_>) -> (Exclusion, Option<Trail>) {
         let mut trail = Trail::new(self, facts.crawler);
         Walk::new(self, facts, PolicyStage::Request, &mut trail).choose(range);
         let global = trail.matched().first().copied();
         let set_by = self.cause_of(&trail, schema::DISPOSITION);
         let allows = matches!(set_by, Cause::Rule(_)) && trail.disposition(self) == Disposition::Allow;
-        if allows && trail.filtered.is_none() {
-            return Exclusion { code: ExclusionCode::Keep, global };
-        }
-        Exclusion { global, ..removed }
+        let keeps = allows && trail.filtered.is_none();
+        let code = if keeps { ExclusionCode::Keep } else { ExclusionCode::Remove };
+        (Exclusion { code, global }, Some(trail))
     }
 
     /// Whether the document's domain rules and those of some other space allow the URL.

@@ -48,6 +48,25 @@ pub(super) struct Walk<'a> {
     /// A `stop` that may or may not apply was met.
     perhaps_stopped: bool,
     part: Part,
+    /// A rule in shadow that is live in this walk.
+    beside: Option<Beside<'a>>,
+}
+
+/// A rule in shadow, with all that it contains.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    root: RuleIndex,
+    rule: &'a Rule,
+}
+
+impl Beside<'_> {
+    fn contains(self, at: RuleIndex) -> bool {
+        self.root <= at && at < self.rule.end
+    }
+
+    fn is_in(self, at: RuleIndex, rule: &Rule) -> bool {
+        at <= self.root && self.root < rule.end
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -57,7 +76,13 @@ impl<'a> Walk<'a> {
         stage: PolicyStage,
         trail: &'a mut Trail,
     ) -> Self {
-        Self { policy, facts, stage, trail, perhaps_stopped: false, part: Part::All }
+        Self { policy, facts, stage, trail, perhaps_stopped: false, part: Part::All, beside: None }
+    }
+
+    /// The same walk with one rule in shadow, and all that it contains, live besides.
+    pub(super) fn beside(self, root: RuleIndex) -> Self {
+        let rule = self.policy.rules.get(root.0 as usize);
+        Self { beside: rule.map(|rule| Beside { root, rule }), ..self }
     }
 
     /// The same with these rules alone; the others count as absent.
@@ -84,15 +109,11 @@ impl<'a> Walk<'a> {
         self.first(RuleIndex(from), RuleIndex(to), Pass::Live);
     }
 
-    fn takes_part(&self, rule: &Rule) -> bool {
-        rule.mode == Mode::Enforce && (self.part == Part::All || rule.class == RuleClass::Domain)
-    }
-
     /// The rules from one place to another, those that they contain left to themselves.
     fn list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
         for (at, rule) in siblings(self.policy, from, to) {
-            if !self.takes_part(rule) || !rule.active.contains(self.stage) {
+            if !self.takes_part(at, rule) || !self.acts(at, rule) {
                 continue;
             }
             if self.rule(at, rule, pass) == Flow::Stopped {
@@ -194,7 +215,7 @@ impl<'a> Walk<'a> {
     fn first(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
         for (at, rule) in siblings(self.policy, from, to) {
-            if !self.takes_part(rule) {
+            if !self.takes_part(at, rule) {
                 continue;
             }
             if self.rule(at, rule, pass) == Flow::Stopped {
@@ -258,6 +279,21 @@ impl<'a> Walk<'a> {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
         }
+    }
+
+    fn takes_part(&self, at: RuleIndex, rule: &Rule) -> bool {
+        match rule.mode {
+            Mode::Enforce => self.part == Part::All || rule.class == RuleClass::Domain,
+            Mode::Shadow => self.beside.is_some_and(|beside| beside.contains(at)),
+            Mode::Disabled => false,
+        }
+    }
+
+    /// Whether it, or a rule in it, could do something at this stage.
+    fn acts(&self, at: RuleIndex, rule: &Rule) -> bool {
+        let by_shadow =
+            |beside: Beside<'_>| beside.is_in(at, rule) && beside.rule.active.contains(self.stage);
+        rule.active.contains(self.stage) || self.beside.is_some_and(by_shadow)
     }
 
     /// The floor and the stage of a rule, for this response.

@@ -9,6 +9,7 @@ use crate::yaml::read::{items, one_or_many, wrong_type};
 use crate::yaml::{Entry, Node, Value};
 
 use super::tree::SourceCondition;
+pub(in crate::policy) use words::of_field;
 
 /// The deepest nesting of conditions.
 const MAX_DEPTH: usize = 32;

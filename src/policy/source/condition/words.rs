@@ -88,6 +88,20 @@ pub(super) fn field(word: &str) -> Option<Field> {
     }
 }
 
+/// The word by which a policy names a field.
+pub(in crate::policy) fn of_field(field: &Field) -> String {
+    if let Field::Param(name) = field {
+        return format!("param.{name}");
+    }
+    if let Field::Header(name) = field {
+        return format!("header.{name}");
+    }
+    if let Field::Usage(name) = field {
+        return format!("usage.{name}");
+    }
+    FIELDS.iter().find(|(_, known)| known == field).map_or_else(String::new, |(word, _)| (*word).to_owned())
+}
+
 /// The kinds that fit a field, with the two words that may stand beside them.
 pub(super) fn kinds(field: &Field) -> Vec<&'static str> {
     match field.value_type() {
