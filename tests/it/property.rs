@@ -2,9 +2,10 @@
 //!
 //! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
 
-mod generate;
-mod model;
+pub(crate) mod generate;
+pub(crate) mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 
@@ -64,10 +65,10 @@ fn with_defaults(mut said: oracle::Said) -> oracle::Said {
 
 #[test]
 fn decisions_equal_the_oracles() {
-    let mut generator = Generator::new(1);
+    let mut generator = Generator::whole(1);
     let (mut rejected, mut early) = (0_u64, 0_u64);
     for _ in 0..policies() {
-        let made = generator.policy();
+        let made = generator.made();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         for _ in 0..4 {
@@ -132,10 +133,10 @@ fn report(spread: &Spread, rejected: u64, early: u64) {
 /// What three values say early is what two values say when everything is known.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
-    let mut generator = Generator::new(2);
+    let mut generator = Generator::whole(2);
     let mut checked = 0;
     for _ in 0..policies() {
-        let made = generator.policy();
+        let made = generator.made();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         let world = generator.world();
@@ -163,10 +164,10 @@ fn an_early_answer_never_contradicts_the_full_one() {
 /// A rule that does not take part is not there: not for its list, its siblings, or its stage.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
-    let mut generator = Generator::new(4);
+    let mut generator = Generator::whole(4);
     let mut differing = 0;
-    for _ in 0..policies() {
-        let made = generator.policy();
+    for _ in 0..policies() / 3 {
+        let made = generator.made();
         let without = made.without_disabled();
         if without.all().len() == made.all().len() && without.to_json() == made.to_json() {
             continue;
@@ -180,16 +181,16 @@ fn a_disabled_rule_equals_an_absent_one() {
             assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
         }
     }
-    assert!(differing > 500, "{differing}");
+    assert!(differing > 300, "{differing}");
 }
 
 /// A tunnel that is admitted or rejected gets that verdict for every URL of its host; else it is undecided.
 #[test]
 fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
-    let mut generator = Generator::new(3);
+    let mut generator = Generator::whole(3);
     let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..policies() {
-        let document = generator.policy().to_json();
+        let document = generator.made().to_json();
         let policy = compiled(&document);
         let seen = generator.world();
         let facts =

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, World};
 
 /// How often each thing was generated: the test prints it and asks for a minimum.
-pub(super) type Spread = BTreeMap<String, u64>;
+pub(crate) type Spread = BTreeMap<String, u64>;
 
 const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
 const PATHS: [&str; 9] =
@@ -66,15 +66,23 @@ const RARE: [(&str, &str); 8] = [
 const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "surt", "site", "in"];
 
 /// A generator with its own count of what it made.
-pub(super) struct Generator {
-    pub(super) rng: Rng,
-    pub(super) spread: Spread,
+pub(crate) struct Generator {
+    pub(crate) rng: Rng,
+    pub(crate) spread: Spread,
     next_id: u32,
+    /// The last stage whose fields it uses.
+    last: usize,
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0 }
+    /// Policies for all crawlers, about requests and responses.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0, last: LAST - 1 }
+    }
+
+    /// Policies with spaces, about documents too.
+    pub(crate) fn whole(seed: u64) -> Self {
+        Self { last: LAST, ..Self::new(seed) }
     }
 
     fn count(&mut self, what: impl Into<String>) {
@@ -89,14 +97,14 @@ impl Generator {
         self.rng.u32(0..n) == 0
     }
 
-    pub(super) fn world(&mut self) -> World {
+    pub(crate) fn world(&mut self) -> World {
         let host = *self.pick(&HOSTS);
         let port = *self.pick(&[80, 80, 8080]);
         self.world_on("http", host, port)
     }
 
     /// Facts with everything known, on a given host.
-    pub(super) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
+    pub(crate) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
         World {
             scheme: scheme.into(),
             host: host.into(),
@@ -110,7 +118,7 @@ impl Generator {
             depth: *self.pick(&[None, Some(0), Some(2), Some(9)]),
             address: Some(self.pick(&ADDRESSES).parse::<IpAddr>().unwrap()),
             response: Some(self.response()),
-            document: Some(self.document()),
+            document: (self.last == LAST).then(|| self.document()),
         }
     }
 
@@ -144,14 +152,21 @@ impl Generator {
     }
 
     /// A whole policy: its document and its rules as the oracle reads them.
-    pub(super) fn policy(&mut self) -> Made {
+    pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
+        let made = self.made();
+        (made.to_json(), made.rules, made.base)
+    }
+
+    /// The same with its parts, for a generator that knows spaces and documents.
+    pub(crate) fn made(&mut self) -> Made {
         let rules = self.rules(2);
         let mut spaces = Vec::new();
-        if self.one_in(3) {
+        let whole = self.last == LAST;
+        if whole && self.one_in(3) {
             self.count("space");
             spaces.push(self.space(Some("news-bot")));
         }
-        if self.one_in(5) {
+        if whole && self.one_in(5) {
             self.count("space of all others");
             spaces.push(self.space(None));
         }
@@ -170,7 +185,7 @@ impl Generator {
 
     fn rules(&mut self, least: usize) -> Vec<Node> {
         let count = self.rng.usize(least..least + 6);
-        (0..count).map(|_| self.rule(0, 0, LAST)).collect()
+        (0..count).map(|_| self.rule(0, 0, self.last)).collect()
     }
 
     fn id(&mut self) -> String {
@@ -189,7 +204,7 @@ impl Generator {
 
     /// A condition that facts of the request may decide although it names later ones.
     fn mixed(&mut self) -> Cond {
-        let later = self.rng.usize(1..=LAST);
+        let later = self.rng.usize(1..=self.last);
         let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
         if self.one_in(4) { Cond::All(parts) } else { Cond::Any(parts) }
     }
@@ -207,7 +222,7 @@ impl Generator {
         if !self.one_in(8) {
             return None;
         }
-        let stage = self.rng.usize(earliest..=LAST);
+        let stage = self.rng.usize(earliest..=self.last);
         self.count(format!("stage {}", super::model::STAGES[stage]));
         Some(stage)
     }
@@ -229,7 +244,7 @@ impl Generator {
             self.count("match: first");
             self.first_list(nesting, stage_now, count)
         } else {
-            (0..count).map(|_| self.rule(nesting + 1, stage_now, LAST)).collect()
+            (0..count).map(|_| self.rule(nesting + 1, stage_now, self.last)).collect()
         };
         let then = self.assignments();
         let enabled = !self.one_in(20);
@@ -239,7 +254,7 @@ impl Generator {
 
     /// Children that all run at one stage: each names a fact of that stage, or names none.
     fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
-        let stage = self.rng.usize(above..=LAST);
+        let stage = self.rng.usize(above..=self.last);
         let mut rules: Vec<Node> = (0..count).map(|_| self.first_child(nesting, stage)).collect();
         if self.one_in(3) {
             rules.push(self.plain_group(Some(Cond::Always)));
@@ -263,7 +278,7 @@ impl Generator {
         if nesting < 2
             && let Kind::Group { rules, .. } = &mut group.kind
         {
-            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, LAST)).collect();
+            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, self.last)).collect();
         }
         group
     }

@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 
 /// The value of a condition while facts are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tri {
+pub(crate) enum Tri {
     Yes,
     No,
     Open,
 }
 
 impl Tri {
-    pub(super) fn not(self) -> Self {
+    pub(crate) fn not(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -37,38 +37,38 @@ impl Tri {
 
 /// Response facts.
 #[derive(Clone, Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) content_type: String,
-    pub(super) size: Option<u64>,
-    pub(super) headers: BTreeMap<String, String>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) size: Option<u64>,
+    pub(crate) headers: BTreeMap<String, String>,
 }
 
 /// What a document says.
 #[derive(Clone, Debug)]
-pub(super) struct Document {
-    pub(super) title: String,
-    pub(super) body_prefix: String,
-    pub(super) meta_robots: Option<String>,
-    pub(super) canonical: Option<String>,
+pub(crate) struct Document {
+    pub(crate) title: String,
+    pub(crate) body_prefix: String,
+    pub(crate) meta_robots: Option<String>,
+    pub(crate) canonical: Option<String>,
 }
 
 /// The facts of one request, as far as they are known.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) scheme: String,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) path: String,
-    pub(super) query: String,
-    pub(super) method: String,
-    pub(super) crawler: String,
-    pub(super) referer: String,
-    pub(super) dest: Option<String>,
-    pub(super) depth: Option<u64>,
-    pub(super) address: Option<IpAddr>,
-    pub(super) response: Option<Response>,
-    pub(super) document: Option<Document>,
+pub(crate) struct World {
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) method: String,
+    pub(crate) crawler: String,
+    pub(crate) referer: String,
+    pub(crate) dest: Option<String>,
+    pub(crate) depth: Option<u64>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) response: Option<Response>,
+    pub(crate) document: Option<Document>,
 }
 
 impl World {
@@ -77,21 +77,21 @@ impl World {
         self.response.as_ref()?.headers.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
         if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
-    pub(super) fn path_and_query(&self) -> String {
+    pub(crate) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
     }
 
     /// The facts as `crawlgate decide` takes them.
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
         let object = facts.as_object_mut().unwrap();
         if !self.referer.is_empty() {
@@ -126,16 +126,16 @@ impl World {
 
 /// One test of one field.
 #[derive(Clone, Debug)]
-pub(super) struct Atom {
-    pub(super) field: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) values: Vec<String>,
-    pub(super) ignore_case: bool,
+pub(crate) struct Atom {
+    pub(crate) field: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) values: Vec<String>,
+    pub(crate) ignore_case: bool,
 }
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub(super) enum Cond {
+pub(crate) enum Cond {
     Always,
     All(Vec<Cond>),
     Any(Vec<Cond>),
@@ -145,16 +145,16 @@ pub(super) enum Cond {
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) id: String,
-    pub(super) enabled: bool,
-    pub(super) stage: Option<usize>,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) enabled: bool,
+    pub(crate) stage: Option<usize>,
+    pub(crate) kind: Kind,
 }
 
 /// The kinds of rule.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Group {
         when: Option<Cond>,
         unless: bool,
@@ -171,11 +171,11 @@ pub(super) enum Kind {
 }
 
 /// The stages, by number.
-pub(super) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
+pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
 impl Atom {
     /// The number of the stage at which the field becomes known.
-    pub(super) fn stage(&self) -> usize {
+    pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
             "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" => 2,
@@ -185,7 +185,7 @@ impl Atom {
     }
 
     /// The same in a world whose headers may give what else the document says.
-    pub(super) fn stage_in(&self, world: &World) -> usize {
+    pub(crate) fn stage_in(&self, world: &World) -> usize {
         let header = match self.field {
             "meta_robots" => world.header("x-robots-tag"),
             "canonical" => world.header("link"),
@@ -194,7 +194,7 @@ impl Atom {
         if header.is_some() { 2 } else { self.stage() }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
         match (self.kind, self.field) {
             ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
@@ -250,7 +250,7 @@ impl Atom {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         let known = match (self.kind, self.field) {
             ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
             ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
@@ -313,7 +313,7 @@ impl Atom {
 }
 
 impl Cond {
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
             Self::Always => json!({ "always": true }),
@@ -324,7 +324,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         match self {
             Self::Always => Tri::Yes,
             Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
@@ -334,7 +334,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
         match self {
             Self::Always => {}
             Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
@@ -344,13 +344,13 @@ impl Cond {
     }
 
     /// The stage at which all its facts are known; none if it names none.
-    pub(super) fn stage(&self) -> Option<usize> {
+    pub(crate) fn stage(&self) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
         stage
     }
 
-    pub(super) fn stage_in(&self, world: &World) -> Option<usize> {
+    pub(crate) fn stage_in(&self, world: &World) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage_in(world))));
         stage
@@ -359,22 +359,22 @@ impl Cond {
 
 /// A policy: what all crawlers get, and what those of a space get besides.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
-    pub(super) rules: Vec<Node>,
-    pub(super) base: BTreeMap<String, Json>,
-    pub(super) spaces: Vec<Space>,
+pub(crate) struct Made {
+    pub(crate) rules: Vec<Node>,
+    pub(crate) base: BTreeMap<String, Json>,
+    pub(crate) spaces: Vec<Space>,
 }
 
 /// A space of one crawler, or of all others.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
-    pub(super) crawler: Option<&'static str>,
-    pub(super) options: BTreeMap<String, Json>,
-    pub(super) rules: Vec<Node>,
+pub(crate) struct Space {
+    pub(crate) crawler: Option<&'static str>,
+    pub(crate) options: BTreeMap<String, Json>,
+    pub(crate) rules: Vec<Node>,
 }
 
 impl Made {
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
         let space = |(at, space): (usize, &Space)| {
             json!({
@@ -394,18 +394,18 @@ impl Made {
         })
     }
 
-    pub(super) fn space_of(&self, crawler: &str) -> Option<&Space> {
+    pub(crate) fn space_of(&self, crawler: &str) -> Option<&Space> {
         let own = self.spaces.iter().find(|space| space.crawler == Some(crawler));
         own.or_else(|| self.spaces.iter().find(|space| space.crawler.is_none()))
     }
 
     /// The rules of the document and of every space.
-    pub(super) fn all(&self) -> Vec<Node> {
+    pub(crate) fn all(&self) -> Vec<Node> {
         self.rules.iter().chain(self.spaces.iter().flat_map(|space| &space.rules)).cloned().collect()
     }
 
     /// The same policy without the rules that are disabled.
-    pub(super) fn without_disabled(&self) -> Self {
+    pub(crate) fn without_disabled(&self) -> Self {
         let mut made = self.clone();
         prune(&mut made.rules);
         made.spaces.iter_mut().for_each(|space| prune(&mut space.rules));
@@ -423,21 +423,21 @@ fn prune(nodes: &mut Vec<Node>) {
 }
 
 impl Node {
-    pub(super) fn cond(&self) -> Option<&Cond> {
+    pub(crate) fn cond(&self) -> Option<&Cond> {
         match &self.kind {
             Kind::Group { when, .. } => when.as_ref(),
             Kind::Filter { cond, .. } => Some(cond),
         }
     }
 
-    pub(super) fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[Node] {
         match &self.kind {
             Kind::Group { rules, .. } => rules,
             Kind::Filter { .. } => &[],
         }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut rule = json!({ "id": self.id });
         let object = rule.as_object_mut().unwrap();
         if !self.enabled {
