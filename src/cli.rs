@@ -3,6 +3,7 @@
 //! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
 //! says with its [`Exit`] what a script needs to know.
 
+mod admin;
 pub mod args;
 pub mod authority;
 mod bundle;
@@ -26,6 +27,7 @@ pub mod robots;
 mod run;
 mod schema;
 pub mod serve;
+mod shadow;
 mod systemd;
 pub mod target;
 mod telling;
@@ -62,6 +64,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Password => password::run(),
+        Command::Shadow(args) => shadow::run(&args),
     }
 }
 

@@ -63,6 +63,9 @@ pub enum Command {
     /// Print the variables that send a shell's clients through the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
+    /// Show what rules and policies in shadow would change in a running proxy
+    #[command(after_help = SHADOW_HELP)]
+    Shadow(ShadowArgs),
     /// Print the JSON Schema of policies or configurations, for editors
     #[command(after_help = SCHEMA_HELP)]
     Schema(SchemaArgs),
@@ -73,6 +76,20 @@ pub enum Command {
     #[command(after_help = PASSWORD_HELP)]
     Password,
 }
+
+const SHADOW_HELP: &str = "\
+Example:
+  crawlgate shadow
+  crawlgate shadow --admin 127.0.0.1:3129 --format json
+
+For each rule with `mode: shadow`, and for the policy of `policy.shadow`: how many requests it would refuse that were
+admitted, how many it would admit that were refused, why, and the latest of them. Counted since the policies of now are
+in force; nothing of it has changed an answer.
+
+The proxy is asked at `admin.listen`, with the token of `admin.token_file`. Requests that robots.txt, an address's range
+or the host's turn refused are not counted, and what those would say under other options is not asked.
+
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be asked.";
 
 const PASSWORD_HELP: &str = "\
 Example:
@@ -136,6 +153,12 @@ Example:
 
 A file with `policy: 1` is checked as a policy, a directory as the policy that its files make, any other file as a
 configuration together with the policy that it names.
+
+Errors are what the proxy refuses to run under. Warnings are what probably does something else than its author wants,
+among it rules that can never decide; of those only what is proved is told.
+
+With --format json each problem has file, line, column, end (the column behind the last character, in the same line),
+severity, rule, message, found, help and near; what there is not is null.
 
 Exit codes: 0 no errors, 1 warnings under --strict, 2 errors.";
 
@@ -550,6 +573,20 @@ pub enum Shell {
     Fish,
     /// PowerShell.
     Powershell,
+}
+
+/// Arguments of `shadow`.
+#[derive(Args, Debug)]
+pub struct ShadowArgs {
+    /// The configuration; else the one that `run` would use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the admin API is, in place of the configuration's
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
 }
 
 /// Arguments of `target`.

@@ -46,6 +46,8 @@ pub struct ConfigFile {
     pub policy_path: Option<(String, Place)>,
     /// `policy.watch`.
     pub policy_watch: bool,
+    /// `policy.shadow`, as written, and where.
+    pub policy_shadow: Option<(String, Place)>,
     /// `profile`.
     pub profile: ProfileChoice,
     /// `tls`.
@@ -74,6 +76,7 @@ impl Default for ConfigFile {
             token_file: None,
             policy_path: None,
             policy_watch: settings.policy.watch,
+            policy_shadow: None,
             profile: settings.profile,
             tls: TlsText::default(),
             egress: settings.egress,
@@ -183,6 +186,11 @@ impl ConfigFile {
         }
         let watch = map.take("watch").and_then(|node| read::boolean(node, problems));
         set(&mut self.policy_watch, watch);
+        if let Some(node) = map.take("shadow")
+            && let Some(path) = read::spelling(node, problems).filter(|path| *path != "none")
+        {
+            self.policy_shadow = Some((path.to_owned(), node.place.clone()));
+        }
         later::check(&mut map, "policy", problems);
         map.finish(problems);
     }

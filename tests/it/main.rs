@@ -23,6 +23,8 @@ mod effects;
 mod head;
 mod identify;
 mod layers;
+mod lint;
+mod lists;
 mod log;
 mod metrics;
 mod observed;

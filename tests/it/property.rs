@@ -2,9 +2,10 @@
 //!
 //! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
 
-mod generate;
-mod model;
+pub(crate) mod generate;
+pub(crate) mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 

@@ -20,12 +20,11 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 11] = [
+const LATER: [(&str, &str, &str); 10] = [
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
     ("listen", "tls", ABSENT),
     ("listen", "proxy_protocol", ABSENT),
-    ("policy", "shadow", "none"),
     ("policy", "url", ABSENT),
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
