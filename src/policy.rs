@@ -7,16 +7,20 @@
 //! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
 
 pub mod cases;
+pub mod compare;
 pub mod compile;
 pub mod condition;
+pub mod coverage;
 pub mod decide;
 pub mod explain;
 pub mod fact;
 pub mod field;
+pub(in crate::policy) mod lint;
 pub mod list;
 pub mod options;
 pub mod pattern;
 pub mod rule;
+pub mod shadow;
 pub(in crate::policy) mod signals;
 pub mod source;
 pub mod trail;
@@ -44,6 +48,10 @@ pub struct Policy {
     pub(in crate::policy) disabled: u32,
     /// The stages at which any live rule could do something.
     pub(in crate::policy) stages: rule::StageSet,
+    /// The outermost rules in shadow.
+    pub(in crate::policy) shadows: Box<[rule::RuleIndex]>,
+    /// What it was compiled for: what the proxy does not read is taken for silent where it serves.
+    pub(in crate::policy) purpose: compile::Purpose,
 }
 
 impl Policy {

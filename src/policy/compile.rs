@@ -7,6 +7,7 @@ mod canonical;
 mod checks;
 mod condition;
 mod crawlers;
+mod documents;
 mod drafts;
 mod escape;
 mod lists;
@@ -15,17 +16,31 @@ mod regex;
 mod rules;
 mod stages;
 
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::{Problems, Texts};
 
 use super::Policy;
 use super::cases::Case;
-use super::rule::StageSet;
-use super::source::tree::{Source, Text};
+use super::lint;
+use super::rule::{Mode, StageSet};
+use super::shadow;
+use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
 use options::Options;
+
+/// What a policy is compiled for.
+///
+/// What can be judged from given facts, but is not enforced by the proxy in this version, is an error in a policy to
+/// serve under if leaving it out could let something through; in one to study it is a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The proxy runs under it: `run`, reload, `check`, and the cases that run before a reload.
+    Serve,
+    /// It answers for given facts: `explain`, `decide`, `test`, `diff`.
+    Study,
+}
 
 /// A policy that can be used, and what came with it.
 #[derive(Debug)]
@@ -34,20 +49,24 @@ pub struct Compiled {
     pub policy: Policy,
     /// Its cases, not yet run.
     pub cases: Vec<Case>,
+    /// Where each of its rules begins, in the order of [`Policy::rules`].
+    pub places: Vec<Place>,
     /// The crawlers that its rules name; whether the configuration knows them is not looked at.
     pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
     pub problems: Vec<Problem>,
+    /// What it was read from, to show the lines of problems that others find.
+    pub texts: Texts,
 }
 
-/// Reads and compiles the policy at a path: a file, or a directory of `*.yaml` files.
+/// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
 ///
 /// # Errors
 /// Everything that is wrong, warnings included, in the order of the text; at least one of it an error.
-pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
+pub fn load(files: &dyn Files, path: &str, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
     let mut problems = Problems::new();
     match source::read(files, path, &mut problems) {
-        Some(source) => compile(&source, problems),
+        Some(source) => compile(&source, purpose, problems),
         None => Err(problems.into_vec()),
     }
 }
@@ -58,14 +77,19 @@ pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
 /// As [`load`]; only a mistake in this program could lead to one.
 pub fn builtin() -> Result<Compiled, Vec<Problem>> {
     let text = "policy: 1\nname: builtin\noptions: { disposition: allow }\n";
-    load(&MemoryFiles::new().with("builtin", text), "builtin")
+    load(&MemoryFiles::new().with("builtin", text), "builtin", Purpose::Serve)
 }
 
-/// Compiles a policy; `problems` are those found when it was read.
+/// Checks cases that are written apart from their policy, as those in it are.
+pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
+    checks::cases(policy, cases, problems);
+}
+
+/// Compiles a policy for a purpose; `problems` are those found when it was read.
 ///
 /// # Errors
 /// As [`load`].
-pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
+pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
     let mut options = Options::of_document(source, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
@@ -78,24 +102,30 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     }
     checks::ids(&drafts, &mut problems);
     checks::read_from_headers(&drafts, &mut problems);
+    documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().for_each(|rule| stages.unite(rule.active));
+    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
         options: options.into_table(&rules),
+        shadows: shadow::outermost(&rules),
         rules,
         lists: lists.into_lists(),
         stages,
+        purpose,
     };
-    checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
+    let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+    lint::lint(&policy, &sources, &problems).into_iter().for_each(|problem| problems.push(problem));
     let refused = problems.has_errors();
+    let texts = problems.texts();
     let problems = problems.into_vec();
     if refused {
         return Err(problems);
     }
     let crawlers = crawlers::named(&source.rules);
-    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems })
+    let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
+    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems, texts })
 }

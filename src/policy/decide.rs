@@ -11,6 +11,7 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::Policy;
+use super::compile::Purpose;
 use super::fact::{Fact, Facts, ResponseFacts, Subject};
 use super::options::{SetBy, Slot, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
@@ -83,32 +84,72 @@ pub struct Refusing<'p> {
 impl Policy {
     /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
     pub fn request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.request_with(None, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(in crate::policy) fn request_with(
+        &self,
+        beside: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
         let mut trail = Trail::new(self);
-        let decision = self.stage(&mut trail, PolicyStage::Request, facts);
-        let decision = self.unambiguous(decision, facts).unwrap_or(decision);
+        let decision = self.stage_with(beside, &mut trail, PolicyStage::Request, facts);
+        let decision = self.unambiguous(beside, decision, facts).unwrap_or(decision);
         (trail, decision)
     }
 
     /// Judges a request that no earlier stage rejected at a later stage.
     pub fn stage(&self, trail: &mut Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
-        if self.stages.contains(stage) {
-            Walk::new(self, facts, stage, trail).run();
+        self.stage_with(None, trail, stage, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(in crate::policy) fn stage_with(
+        &self,
+        beside: Option<RuleIndex>,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
+        let silent;
+        let facts = if stage == PolicyStage::Response && self.reads_no_documents(beside) {
+            silent = facts.silent();
+            &silent
+        } else {
+            facts
+        };
+        match beside {
+            Some(root) => Walk::new(self, facts, stage, trail).beside(root).run(),
+            None if self.stages.contains(stage) => Walk::new(self, facts, stage, trail).run(),
+            None => {}
         }
         self.conclude(trail, stage, facts)
+    }
+
+    /// Whether rules that ask the document are answered at the response: nothing will be read of it.
+    pub(in crate::policy) fn reads_no_documents(&self, beside: Option<RuleIndex>) -> bool {
+        let asks = |root: RuleIndex| {
+            self.rules.get(root.0 as usize).is_some_and(|rule| rule.active.contains(PolicyStage::Document))
+        };
+        self.purpose == Purpose::Serve
+            && (self.stages.contains(PolicyStage::Document) || beside.is_some_and(asks))
     }
 
     /// Runs the stages as far as the facts reach; the first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         if let Subject::Tunnel(_) = facts.subject {
-            return self.tunnel(facts);
+            return self.tunnel(None, facts);
         }
         // A stage knows nothing of later facts, although the caller does.
-        let connected = Facts { response: Fact::Unknown, ..*facts };
+        let answered = Facts { document: Fact::Unknown, ..*facts };
+        let connected = Facts { response: Fact::Unknown, ..answered };
         let asked = Facts { address: Fact::Unknown, ..connected };
         let (mut trail, mut decision) = self.request(&asked);
         let later = [
             (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
-            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), *facts),
+            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), answered),
+            (PolicyStage::Document, self.reads_document(facts), *facts),
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
@@ -116,6 +157,19 @@ impl Policy {
             }
         }
         (trail, decision)
+    }
+
+    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
+    /// type may be either.
+    fn reads_document(&self, facts: &Facts<'_>) -> bool {
+        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
+        let readable = response.content_type.is_empty()
+            || response.content_type.starts_with("text/")
+            || response.content_type == "application/xhtml+xml";
+        self.purpose == Purpose::Study
+            && facts.method == "GET"
+            && response.is_success_with_content()
+            && readable
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -138,11 +192,11 @@ impl Policy {
     }
 
     /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
-    fn unambiguous(&self, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
+    fn unambiguous(&self, beside: Option<RuleIndex>, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
         let Subject::Url(target) = facts.subject else { return None };
         let decoded = target.decoded()?;
         let facts = Facts { subject: Subject::Url(&decoded), ..*facts };
-        let other = self.stage(&mut Trail::new(self), PolicyStage::Request, &facts);
+        let other = self.stage_with(beside, &mut Trail::new(self), PolicyStage::Request, &facts);
         if other.rejects() == raw.rejects() {
             return None;
         }
@@ -153,7 +207,7 @@ impl Policy {
     fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
             PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
-            PolicyStage::Destination => self.by_rules(trail),
+            PolicyStage::Destination | PolicyStage::Document => self.by_rules(trail),
             PolicyStage::Response => self.by_response(trail, facts),
         };
         let (verdict, cause) = match rejection {
@@ -219,10 +273,18 @@ impl Policy {
 /// Tunnels: only what is the same for every URL of the host counts (section 4).
 impl Policy {
     /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
-    fn tunnel(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+    pub(in crate::policy) fn tunnel(
+        &self,
+        beside: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
         let mut trail = Trail::new(self);
         for stage in PolicyStage::ALL {
-            Walk::new(self, facts, stage, &mut trail).run();
+            let walk = Walk::new(self, facts, stage, &mut trail);
+            match beside {
+                Some(root) => walk.beside(root).run(),
+                None => walk.run(),
+            }
             if let Some((reason, cause)) = self.certain_rejection(&trail) {
                 let verdict = Verdict::Reject(reason);
                 let logged = self.logged(&trail, verdict);

@@ -4,9 +4,11 @@
 //! (`disposition`, `politeness.delay`, `meta.team` …). A rule assigns values to slots; while a request is judged
 //! only the rule that last assigned each slot is kept, which is also what explain shows.
 
+pub mod fields;
 pub mod politeness;
 pub mod robots;
 pub mod schema;
+pub mod timeouts;
 mod value;
 
 pub use value::Value;
@@ -83,7 +85,7 @@ impl OptionTable {
 }
 
 /// Who set an option's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetBy {
     /// Nobody: it is the built-in default.
     BuiltIn,

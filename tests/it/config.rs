@@ -13,6 +13,7 @@ use crawlgate::config::settings::{
 };
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
+use crawlgate::policy::compile::Purpose;
 use crawlgate::vocab::crawler::May;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
@@ -276,10 +277,7 @@ const BROKEN: [(&str, &str); 46] = [
         "policy: { url: \"https://p.example/\" }",
         "c.yaml:1:16: error: `policy.url` is not in this version; leave it out",
     ),
-    (
-        "policy: { shadow: other.yaml }",
-        "c.yaml:1:19: error: `policy.shadow` is not in this version; found `other.yaml`; leave it at `none`",
-    ),
+    ("policy: { shadow: [other.yaml] }", "c.yaml:1:19: error: text is needed here; found `a list`"),
     (
         "policy: { watch: yes }",
         "c.yaml:1:18: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?",
@@ -559,7 +557,7 @@ fn links_stay_inside_the_directory_of_the_policy() {
     folder.write("elsewhere/list.txt", "b.example\n");
     symlink("../etc/policy.yaml", path("elsewhere/linked.yaml")).unwrap();
 
-    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)));
+    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)), Purpose::Serve);
     open("etc/policy.yaml").unwrap();
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();

@@ -2,9 +2,10 @@
 //!
 //! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
 
-mod generate;
-mod model;
+pub(crate) mod generate;
+pub(crate) mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ const POLICIES: u64 = 10_000;
 
 fn compiled(document: &Json) -> Policy {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml") {
+    match compile::load(&files, "policy.yaml", compile::Purpose::Serve) {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
             panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())

@@ -85,11 +85,6 @@ impl<'s> Layout<'s, '_> {
         let (condition, invalid) = self.condition(rule);
         let mode = mode(rule, around, &invalid);
         self.report(rule, invalid);
-        if let Some(place) = &rule.shadow {
-            let message =
-                "`mode: shadow` takes the rule out of the policy; its shadow verdicts are not counted yet";
-            self.problems.push(Problem::warning(place, message));
-        }
         let place = self.drafts.all.len();
         self.drafts.all.push(Draft { source: rule, parent, end: place + 1, condition, mode });
         if let SourceBody::Group(group) = &rule.body {

@@ -51,6 +51,7 @@ fn rule(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &
         end: index(draft.end),
         floor: placing.floor,
         stage: placing.stage,
+        by_headers: placing.by_headers(),
         content_only: placing.content_only,
         active: active(draft, placing),
         body,
@@ -96,27 +97,30 @@ fn filter_of(draft: &Draft<'_>, filter: &SourceFilter) -> Filter {
     }
 }
 
-/// A group does something at its stage; a filter from the first stage at which it could be decided.
+/// A group does something at its stages; a filter from the first stage at which it could be decided.
 fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
     let first = match &draft.source.body {
-        SourceBody::Group(_) => placing.stage,
+        SourceBody::Group(_) => placing.early.stage,
         SourceBody::Filter(_) => placing.earliest,
     };
     let mut active = StageSet::default();
-    if draft.mode == Mode::Enforce {
+    if draft.mode != Mode::Disabled {
         let stages = PolicyStage::ALL.into_iter().filter(|stage| (first..=placing.stage).contains(stage));
         stages.for_each(|stage| active.insert(stage));
     }
     active
 }
 
-/// A group is active wherever a rule in it is. Children stand behind their parents, so one way back is enough.
+/// A group is active wherever a rule in it is, unless only that one is in shadow. Children stand behind their parents,
+/// so one way back is enough.
 fn unite_with_parents(rules: &mut [Rule]) {
     for at in (0..rules.len()).rev() {
-        let Some((active, Some(parent))) = rules.get(at).map(|rule| (rule.active, rule.parent)) else {
+        let Some((active, mode, Some(parent))) =
+            rules.get(at).map(|rule| (rule.active, rule.mode, rule.parent))
+        else {
             continue;
         };
-        if let Some(parent) = rules.get_mut(parent.0 as usize) {
+        if let Some(parent) = rules.get_mut(parent.0 as usize).filter(|parent| parent.mode == mode) {
             parent.active.unite(active);
         }
     }

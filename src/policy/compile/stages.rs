@@ -2,7 +2,7 @@
 
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
-use crate::policy::rule::{Mode, PolicyStage};
+use crate::policy::rule::{ByHeaders, HeaderFields, Mode, PolicyStage};
 use crate::policy::source::tree::SourceBody;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
@@ -16,6 +16,10 @@ pub(super) struct Placing {
     pub(super) floor: PolicyStage,
     /// The stage at which every fact that it and the groups around it name is known.
     pub(super) stage: PolicyStage,
+    /// The same two if headers give what they can.
+    pub(super) early: Early,
+    /// What headers would have to give for that.
+    headed: HeaderFields,
     /// The first stage at which its condition and the guards around it could be decided.
     pub(super) earliest: PolicyStage,
     /// It judges 2xx with content only.
@@ -31,11 +35,29 @@ pub(super) struct Placing {
     pub(super) first: Option<FirstList>,
 }
 
+/// When a rule runs if headers give what they can.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    floor: PolicyStage,
+    pub(super) stage: PolicyStage,
+}
+
+impl Placing {
+    /// When it runs if headers give what else the document says; none if that changes nothing.
+    pub(super) fn by_headers(&self) -> Option<ByHeaders> {
+        let Early { floor, stage } = self.early;
+        (stage < self.stage).then_some(ByHeaders { fields: self.headed, floor, stage })
+    }
+}
+
 /// What the direct children of a `match: first` group name together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstList {
     /// The stage at which all of them run.
     pub(super) stage: PolicyStage,
+    /// The same if headers give what they can.
+    early: PolicyStage,
+    headed: HeaderFields,
     content: bool,
     lifts: bool,
 }
@@ -61,6 +83,8 @@ pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing
 const OUTERMOST: Placing = Placing {
     floor: PolicyStage::Request,
     stage: PolicyStage::Request,
+    early: Early { floor: PolicyStage::Request, stage: PolicyStage::Request },
+    headed: HeaderFields { meta_robots: false, canonical: false },
     earliest: PolicyStage::Request,
     content_only: false,
     lifts: false,
@@ -74,16 +98,19 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     let own = draft.condition.stage();
     let explicit = draft.source.stage.as_ref();
     let facts = above.stage.max(own.unwrap_or(PolicyStage::Request));
-    if let Some(stage) = explicit.filter(|stage| stage.value < facts) {
+    let early = above.early.stage.max(names.early.unwrap_or(PolicyStage::Request));
+    if let Some(stage) = explicit.filter(|stage| stage.value < early) {
         let word = stage.value.as_str();
         let message = format!("`stage: {word}` is before the facts that the rule, or one around it, names");
         let problem = Problem::error(&stage.place, message).found(word);
-        problems.push(problem.help(format!("write `stage: {}`, or leave it out", facts.as_str())));
+        problems.push(problem.help(format!("write `stage: {}`, or leave it out", early.as_str())));
     }
     let explicit = explicit.map_or(PolicyStage::Request, |stage| stage.value);
     let list = above.first;
     let in_list = list.map_or(PolicyStage::Request, |list| list.stage);
     let floor = above.floor.max(explicit).max(in_list);
+    let early_in_list = list.map_or(PolicyStage::Request, |list| list.early);
+    let early_floor = above.early.floor.max(explicit).max(early_in_list);
     // A condition that names no fact counts as naming those of its siblings.
     let siblings = list.filter(|_| own.is_none());
     let content = names.content || siblings.is_some_and(|list| list.content);
@@ -91,7 +118,9 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     Placing {
         floor,
         stage: facts.max(floor),
-        earliest: above.earliest.max(earliest(&draft.condition)).max(floor),
+        early: Early { floor: early_floor, stage: early.max(early_floor) },
+        headed: list.map_or(above.headed, |list| above.headed.union(list.headed)).union(names.headed),
+        earliest: above.earliest.max(earliest(&draft.condition)).max(early_floor),
         content_only: content && !lifts,
         lifts,
         connects: above.connects && names.connects,
@@ -123,15 +152,25 @@ fn first_list(
     place: &Place,
     problems: &mut Problems,
 ) -> FirstList {
-    let mut list = FirstList { stage: group.stage, content: false, lifts: false };
+    let mut list = FirstList {
+        stage: group.stage,
+        early: group.early.stage,
+        headed: HeaderFields::default(),
+        content: false,
+        lifts: false,
+    };
     let mut stages: Vec<(&str, PolicyStage)> = Vec::new();
-    for (_, child) in drafts.children(at) {
+    let mode = drafts.all.get(at).map_or(Mode::Enforce, |group| group.mode);
+    // One that does not take part counts as absent; so does one in shadow, unless all of the list is.
+    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == mode) {
         let names = Names::of(&child.condition);
         list.content |= names.content;
         list.lifts |= names.lifts;
+        list.headed = list.headed.union(names.headed);
         let explicit = child.source.stage.as_ref().map(|stage| stage.value);
         if let Some(stage) = child.condition.stage().max(explicit) {
             stages.push((child.source.name().as_str(), stage.max(group.stage).max(group.floor)));
+            list.early = list.early.max(names.early.max(explicit).unwrap_or(group.early.stage));
         }
     }
     let latest = stages.iter().map(|(_, stage)| *stage).max().unwrap_or(group.stage);
@@ -145,7 +184,31 @@ fn first_list(
         let instead = format!("write `stage: {}` beside `match`", latest.as_str());
         problems.push(Problem::error(place, message).help(instead));
     }
-    FirstList { stage: latest.max(group.stage), ..list }
+    let list = FirstList { stage: latest.max(group.stage), ..list };
+    if mode == Mode::Enforce {
+        check_shadows(drafts, at, &list, problems);
+    }
+    list
+}
+
+/// A rule in shadow that would move the rules beside it, if it were live: to another stage, or to other responses.
+fn check_shadows(drafts: &Drafts<'_>, at: usize, list: &FirstList, problems: &mut Problems) {
+    let live = || drafts.children(at).map(|(_, child)| child).filter(|child| child.mode == Mode::Enforce);
+    let moved = live().any(|child| child.condition.stage().is_none());
+    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == Mode::Shadow) {
+        let names = Names::of(&child.condition);
+        let explicit = child.source.stage.as_ref().map(|stage| stage.value);
+        let stage = child.condition.stage().max(explicit);
+        let elsewhere =
+            stage.is_some_and(|stage| stage > list.stage || stage < list.stage && live().next().is_some());
+        let others = moved && (names.content && !list.content || names.lifts && !list.lifts);
+        if elsewhere || others {
+            let message = "in this `match: first` list the rule would move the rules beside it to another stage or \
+                           to other responses, so it cannot be tried in shadow";
+            let problem = Problem::error(&child.source.place, message).in_rule(Some(child.source.name()));
+            problems.push(problem.help("write the list a second time, in shadow as a whole"));
+        }
+    }
 }
 
 /// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
@@ -156,6 +219,7 @@ fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> boo
         && drafts
             .children(parent)
             .take_while(|(place, _)| *place < at)
+            .filter(|(_, sibling)| sibling.mode == draft.mode)
             .any(|(_, sibling)| !Names::of(&sibling.condition).connects)
 }
 
@@ -164,12 +228,24 @@ struct Names {
     content: bool,
     lifts: bool,
     connects: bool,
+    headed: HeaderFields,
+    /// The stage at which all of them are known if headers give what they can; none if it names none.
+    early: Option<PolicyStage>,
 }
 
 impl Names {
     fn of(condition: &Condition) -> Self {
-        let mut names = Self { content: false, lifts: false, connects: true };
+        let mut names = Self {
+            content: false,
+            lifts: false,
+            connects: true,
+            headed: HeaderFields::default(),
+            early: None,
+        };
         condition.each_field(&mut |field| {
+            names.early = names.early.max(Some(field.earliest()));
+            names.headed.meta_robots |= *field == Field::MetaRobots;
+            names.headed.canonical |= *field == Field::Canonical;
             names.content |= field.needs_content();
             names.lifts |= field.lifts_content_clause();
             names.connects &= matches!(
@@ -189,6 +265,6 @@ fn earliest(condition: &Condition) -> PolicyStage {
             parts.iter().map(earliest).min().unwrap_or(PolicyStage::Request)
         }
         Condition::Not(part) => earliest(part),
-        Condition::Atom(atom) => atom.field.stage(),
+        Condition::Atom(atom) => atom.field.earliest(),
     }
 }

@@ -3,9 +3,11 @@
 use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
 use crate::policy::fact::{Fact, Facts, Subject};
+use crate::policy::field::Field;
 use crate::policy::options::{Value, schema};
 use crate::policy::rule::{
-    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense,
+    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleIndex,
+    Sense,
 };
 use crate::policy::trail::{State, Trail, bit};
 
@@ -35,6 +37,25 @@ pub(super) struct Walk<'a> {
     trail: &'a mut Trail,
     /// A `stop` that may or may not apply was met.
     perhaps_stopped: bool,
+    /// A rule in shadow that is live in this walk.
+    beside: Option<Beside<'a>>,
+}
+
+/// A rule in shadow, with all that it contains.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    root: RuleIndex,
+    rule: &'a Rule,
+}
+
+impl Beside<'_> {
+    fn contains(self, at: RuleIndex) -> bool {
+        self.root <= at && at < self.rule.end
+    }
+
+    fn is_in(self, at: RuleIndex, rule: &Rule) -> bool {
+        at <= self.root && self.root < rule.end
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -44,7 +65,13 @@ impl<'a> Walk<'a> {
         stage: PolicyStage,
         trail: &'a mut Trail,
     ) -> Self {
-        Self { policy, facts, stage, trail, perhaps_stopped: false }
+        Self { policy, facts, stage, trail, perhaps_stopped: false, beside: None }
+    }
+
+    /// The same walk with one rule in shadow, and all that it contains, live besides.
+    pub(super) fn beside(self, root: RuleIndex) -> Self {
+        let rule = self.policy.rules.get(root.0 as usize);
+        Self { beside: rule.map(|rule| Beside { root, rule }), ..self }
     }
 
     pub(super) fn run(mut self) {
@@ -56,7 +83,7 @@ impl<'a> Walk<'a> {
     fn list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
         for (at, rule) in siblings(self.policy, from, to) {
-            if rule.mode != Mode::Enforce || !rule.active.contains(self.stage) {
+            if !self.takes_part(at, rule) || !self.acts(at, rule) {
                 continue;
             }
             if self.rule(at, rule, pass) == Flow::Stopped {
@@ -79,7 +106,8 @@ impl<'a> Walk<'a> {
     }
 
     fn group(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match (self.trail.state(at), rule.stage.cmp(&self.stage)) {
+        let (_, stage) = self.runs_at(rule);
+        match (self.trail.state(at), stage.cmp(&self.stage)) {
             (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
             (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
             (State::Matched, _) => self.children(at, rule, group, pass),
@@ -145,6 +173,10 @@ impl<'a> Walk<'a> {
         let first = RuleIndex(at.0 + 1);
         match group.order {
             ChildOrder::First(stage) if stage == self.stage => self.first(first, rule.end, pass),
+            // Headers may have given what the document would have said. If not, no rule in it runs now.
+            ChildOrder::First(PolicyStage::Document) if self.stage == PolicyStage::Response => {
+                self.first(first, rule.end, pass)
+            }
             ChildOrder::First(_) | ChildOrder::All => self.list(first, rule.end, pass),
         }
     }
@@ -152,7 +184,10 @@ impl<'a> Walk<'a> {
     /// `match: first`: once a child applies, the others are cut off.
     fn first(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
-        for (at, rule) in siblings(self.policy, from, to).filter(|(_, rule)| rule.mode == Mode::Enforce) {
+        for (at, rule) in siblings(self.policy, from, to) {
+            if !self.takes_part(at, rule) {
+                continue;
+            }
             if self.rule(at, rule, pass) == Flow::Stopped {
                 flow = Flow::Stopped;
             }
@@ -166,7 +201,8 @@ impl<'a> Walk<'a> {
     }
 
     fn filter(&mut self, at: RuleIndex, rule: &Rule, filter: &Filter, pass: Pass) {
-        if self.trail.state(at) != State::Pending || self.stage < rule.floor {
+        let (floor, stage) = self.runs_at(rule);
+        if self.trail.state(at) != State::Pending || self.stage < floor {
             return;
         }
         let holds = self.condition(&filter.condition);
@@ -175,7 +211,7 @@ impl<'a> Walk<'a> {
             Sense::Require => holds.negated(),
         };
         match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, _) if self.stage < rule.stage => {}
+            (Truth::Unknown, _) if self.stage < stage => {}
             (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
             (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
             (Truth::Yes, Pass::Live) => self.hit(at, filter),
@@ -210,6 +246,42 @@ impl<'a> Walk<'a> {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
         }
+    }
+
+    fn takes_part(&self, at: RuleIndex, rule: &Rule) -> bool {
+        match rule.mode {
+            Mode::Enforce => true,
+            Mode::Shadow => self.beside.is_some_and(|beside| beside.contains(at)),
+            Mode::Disabled => false,
+        }
+    }
+
+    /// Whether it, or a rule in it, could do something at this stage.
+    fn acts(&self, at: RuleIndex, rule: &Rule) -> bool {
+        let by_shadow =
+            |beside: Beside<'_>| beside.is_in(at, rule) && beside.rule.active.contains(self.stage);
+        rule.active.contains(self.stage) || self.beside.is_some_and(by_shadow)
+    }
+
+    /// The floor and the stage of a rule, for this response.
+    fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
+        match &rule.by_headers {
+            Some(early) if self.are_given(early) => (early.floor, early.stage),
+            Some(_) | None => (rule.floor, rule.stage),
+        }
+    }
+
+    /// Whether the response's headers give what a rule names.
+    fn are_given(&self, early: &ByHeaders) -> bool {
+        let HeaderFields { meta_robots, canonical } = early.fields;
+        let asked = [(meta_robots, Field::MetaRobots), (canonical, Field::Canonical)];
+        // Once the document is known both are; whether headers gave them is asked of the headers alone.
+        let document = if self.stage == PolicyStage::Document { Fact::Unknown } else { self.facts.document };
+        let headers = Facts { document, ..*self.facts };
+        self.stage >= PolicyStage::Response
+            && asked
+                .iter()
+                .all(|(asked, field)| !asked || field.any_text(&headers, |_| false) != Fact::Unknown)
     }
 
     fn is_url(&self) -> bool {

@@ -15,7 +15,7 @@ use super::case::read_case;
 use super::gather::Gather;
 use super::option::read_options;
 use super::rule::read_rules;
-use super::tree::{At, OnInvalidRule, SourceList, SourceOption, SourceRule, Text};
+use super::tree::{At, OnInvalidRule, SourceItems, SourceList, SourceOption, SourceRule, Text};
 
 /// The version of the language that this program speaks.
 const VERSION: i64 = 1;
@@ -118,7 +118,11 @@ impl Parts {
             }
             let (kind, items) = list(&entry.value, gather, problems);
             // A list that could not be read still has its name, so that rules that use it are not wrong as well.
-            self.lists.push(SourceList { name, kind, items: items.unwrap_or_default() });
+            self.lists.push(SourceList {
+                name,
+                kind,
+                items: items.unwrap_or(SourceItems::Written(Vec::new())),
+            });
         }
     }
 }
@@ -158,7 +162,7 @@ fn list(
     node: &Node,
     gather: &mut Gather<'_>,
     problems: &mut Problems,
-) -> (Option<ListKind>, Option<Vec<Text>>) {
+) -> (Option<ListKind>, Option<SourceItems>) {
     let Some(mut map) = MapReader::open(node, "a list", problems) else { return (None, None) };
     let kind = map.require("kind", problems).and_then(|node| kind(node, problems));
     let file = map.take("file");
@@ -166,7 +170,7 @@ fn list(
     map.finish(problems);
     let items = match (file, items) {
         (Some(file), None) => gather.list_file(file, problems),
-        (None, Some(items)) => Some(written_items(items, problems)),
+        (None, Some(items)) => Some(SourceItems::Written(written_items(items, problems))),
         (Some(_), Some(items)) => {
             problems.push(Problem::error(&items.place, "a list has `file` or `items`, not both"));
             None

@@ -1,5 +1,7 @@
 //! The types of the source tree.
 
+use std::sync::Arc;
+
 use crate::policy::cases::Case;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
@@ -72,7 +74,21 @@ pub struct SourceList {
     /// How it is compared; none if that could not be read.
     pub kind: Option<ListKind>,
     /// Its items as written.
-    pub items: Vec<Text>,
+    pub items: SourceItems,
+}
+
+/// The items of a list before they are brought to canonical form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceItems {
+    /// `items: […]`, each with its place.
+    Written(Vec<Text>),
+    /// The text of a list file, one item a line. The place of an item is worked out only for one that is wrong.
+    OfFile {
+        /// The file's name as it is shown.
+        file: Arc<str>,
+        /// What is in it.
+        text: Arc<str>,
+    },
 }
 
 /// A rule.
@@ -239,6 +255,25 @@ pub enum TextWord {
     Site,
     /// The beginning of the SURT form.
     Surt,
+}
+
+impl TextWord {
+    /// The word in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Prefix => "prefix",
+            Self::Suffix => "suffix",
+            Self::Contains => "contains",
+            Self::Regex => "regex",
+            Self::Glob => "glob",
+            Self::Domain => "domain",
+            Self::Ext => "ext",
+            Self::Under => "under",
+            Self::Site => "site",
+            Self::Surt => "surt",
+        }
+    }
 }
 
 /// What can be counted.

@@ -26,12 +26,12 @@ pub const SPECS: &[Spec] = &[
     row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
     row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, Works),
     row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, Works),
-    row("index", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
-    row("follow", Shape::Bool, Default::Bool(true), Until(Response), NotYet),
-    row("enforce_follow", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),
-    row("enforce_index", Shape::Word(ENFORCE), Default::Word("header"), Until(Response), NotYet),
+    row("index", Shape::Bool, Default::Bool(true), Until(Response), Works),
+    row("follow", Shape::Bool, Default::Bool(true), Until(Response), Works),
+    enforce("enforce_follow"),
+    enforce("enforce_index"),
     row("priority", Shape::Priority, Default::Word("normal"), Until(Destination), NotYet),
-    row("source", Shape::TextOrNone, Default::None, Until(Response), NotYet),
+    row("source", Shape::TextOrNone, Default::None, Until(Response), Works),
     row("robots.obey", Shape::Bool, Default::Bool(true), Until(Destination), Works),
     row("robots.agent", Shape::TextOrNone, Default::None, Until(Destination), Works),
     row(
@@ -69,11 +69,11 @@ pub const SPECS: &[Spec] = &[
     check("noncanonical"),
     check("noindex"),
     row("max_buffer", Shape::Size, Default::Bytes(1 << 20), Until(Response), NotYet),
-    row("timeouts.connect", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
-    row("timeouts.connect_total", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
-    row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), NotYet),
-    row("timeouts.body_idle", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
-    row("timeouts.request", Shape::DurationOrNone, Default::None, Until(Response), NotYet),
+    row("timeouts.connect", Shape::DurationOrNone, Default::None, Until(Destination), Works),
+    row("timeouts.connect_total", Shape::DurationOrNone, Default::None, Until(Destination), Works),
+    row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), Works),
+    row("timeouts.body_idle", Shape::DurationOrNone, Default::None, Until(Response), Works),
+    row("timeouts.request", Shape::DurationOrNone, Default::None, Until(Response), Works),
     row("verify", Shape::Word(&["on", "skip"]), Default::Word("on"), Until(Destination), Works),
     row(
         "http2",
@@ -90,7 +90,7 @@ pub const SPECS: &[Spec] = &[
     counted("budget.bytes", Shape::SizeOrNone),
     counted("budget.hosts", Shape::CountOrNone),
     counted("budget.per", Shape::WordOrNone(&["host", "registrable_domain", "crawler", "space"])),
-    counted("request_headers", Shape::Headers),
+    row("request_headers.remove", Shape::Names, Default::Empty, Until(Destination), Works),
     counted("upstream", Shape::TextOrNone),
     row(
         "upgrade",
@@ -103,6 +103,12 @@ pub const SPECS: &[Spec] = &[
 
 const fn row(path: &'static str, shape: Shape, default: Default, acts: Acts, effect: Effect) -> Spec {
     Spec { path, shape, default, acts, effect }
+}
+
+/// How `index` and `follow` are enforced: by header; the other ways change documents.
+const fn enforce(path: &'static str) -> Spec {
+    let effect = NotYetExcept(Counted::AllButDefault);
+    row(path, Shape::Word(ENFORCE), Default::Word("header"), Until(Response), effect)
 }
 
 /// A check of responses: `reject` would refuse some.
