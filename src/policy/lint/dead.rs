@@ -108,7 +108,7 @@ fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Opti
     let stops = view.stops().iter().copied();
     let before = stops.take_while(|stop| *stop < at).filter(|stop| {
         let same_stage = view.rule(*stop).is_some_and(|stop| stop.stage == rule.stage);
-        same_stage && !view.is_nested(*stop, at)
+        same_stage && view.share_a_list(*stop, at) && !view.is_nested(*stop, at)
     });
     let mut met = before.filter(|stop| budget.take() && view.is_met(*stop, at) && view.follows(*stop, at));
     met.next().map(Death::BehindStop)
