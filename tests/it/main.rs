@@ -18,6 +18,7 @@ mod conditions;
 mod config;
 mod conformance;
 mod drain;
+mod examples;
 mod head;
 mod identify;
 mod layers;

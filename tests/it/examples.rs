@@ -1,0 +1,113 @@
+//! Every policy that the repository shows, with its cases: the shipped ones, those in which the five systems are said
+//! (`tests/policies/README.md`), and the examples of the documentation.
+//!
+//! What a policy means is tested elsewhere; here the texts are held to what they claim.
+
+mod coverage;
+mod fences;
+mod flips;
+mod reference;
+mod sentences;
+mod sources;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crawlgate::config::disk::PolicyFiles;
+use crawlgate::gate::trial::run_case;
+use crawlgate::policy::compile::{Compiled, load};
+use crawlgate::policy::source::Files;
+use crawlgate::vocab::problem::Problem;
+
+/// The systems whose texts are held here.
+const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norconex"];
+
+/// Compiles a policy to be studied: also what the proxy does not enforce yet is judged.
+fn compiled(files: &dyn Files, path: &str) -> Result<Compiled, String> {
+    load(files, path).map_err(|problems| said(&problems))
+}
+
+fn compiled_file(path: &Path) -> Result<Compiled, String> {
+    compiled(&PolicyFiles::of(path), path.to_str().unwrap())
+}
+
+/// What is said of a policy, one problem after another.
+fn said(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| problem.rendered() + "\n").collect()
+}
+
+/// In what the cases of a policy fail, one line a case.
+fn failing(compiled: &Compiled) -> Vec<String> {
+    let failures = compiled.cases.iter().filter_map(|case| run_case(&compiled.policy, case).err());
+    let line = |m: &crawlgate::policy::cases::Mismatch| format!("{}: {} not {}", m.key, m.found, m.expected);
+    failures
+        .map(|failure| {
+            let differences: Vec<String> = failure.mismatches.iter().map(line).collect();
+            format!("{} {}: {}", failure.case.place, failure.case.facts.url(), differences.join("; "))
+        })
+        .collect()
+}
+
+/// The files of a directory that end in this, in order.
+fn files(directory: &str, ending: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = paths.filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
+    files.sort();
+    files
+}
+
+/// The policies of a system.
+fn policies_of(system: &str) -> Vec<PathBuf> {
+    files(&format!("tests/policies/{system}"), "yaml")
+}
+
+/// The worked examples, one a system.
+fn worked_examples() -> Vec<PathBuf> {
+    files("config/policies", "yaml")
+}
+
+/// Whether the policy is one that must be refused.
+fn is_refused(path: &Path) -> bool {
+    path.with_extension("expect").exists()
+}
+
+#[test]
+fn every_policy_passes_its_cases() {
+    let shipped = files("config", "yaml").into_iter().filter(|path| !path.ends_with("crawlgate.yaml"));
+    let of_systems = SYSTEMS.iter().flat_map(|system| policies_of(system)).filter(|path| !is_refused(path));
+    let (mut policies, mut cases, mut wrong) = (0, 0, vec![]);
+    for path in shipped.chain(worked_examples()).chain(of_systems) {
+        policies += 1;
+        match compiled_file(&path) {
+            Ok(compiled) if compiled.cases.is_empty() => wrong.push(format!("{}: no cases", path.display())),
+            Ok(compiled) => {
+                cases += compiled.cases.len();
+                wrong.extend(failing(&compiled));
+            }
+            Err(said) => wrong.push(said),
+        }
+    }
+    println!("{policies} policies, {cases} cases");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A policy with a file `.expect` beside it is refused, and every line of that file is said.
+#[test]
+fn what_a_system_refuses_is_refused() {
+    for path in SYSTEMS.iter().flat_map(|system| policies_of(system)).filter(|path| is_refused(path)) {
+        let Err(said) = compiled_file(&path) else { panic!("{} is accepted", path.display()) };
+        let expected = fs::read_to_string(path.with_extension("expect")).unwrap();
+        for line in expected.lines() {
+            assert!(said.contains(line), "{}: not said: {line}\n{said}", path.display());
+        }
+    }
+}
+
+#[test]
+fn each_folder_is_of_a_known_system() {
+    for entry in fs::read_dir("tests/policies").unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        assert!(name == "README.md" || SYSTEMS.contains(&name.as_str()), "{name}");
+    }
+}
