@@ -44,6 +44,8 @@ pub struct Policy {
     pub(in crate::policy) disabled: u32,
     /// The stages at which any live rule could do something.
     pub(in crate::policy) stages: rule::StageSet,
+    /// What it was compiled for: what the proxy does not read is taken for silent where it serves.
+    pub(in crate::policy) purpose: compile::Purpose,
 }
 
 impl Policy {

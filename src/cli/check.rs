@@ -10,6 +10,7 @@ use crate::config::policy;
 use crate::config::settings::{Egress, PolicyOrigin, PortRange};
 use crate::gate::refusal::Refusal;
 use crate::policy::Policy;
+use crate::policy::compile::Purpose;
 use crate::policy::fact::Facts;
 use crate::policy::source::tree::Text;
 use crate::vocab::problem::{Place, Problem, Severity};
@@ -134,7 +135,7 @@ impl Report {
         if self.policies.iter().any(|checked| checked.origin == *origin) {
             return;
         }
-        let opened = policy::open(origin).map(|compiled| {
+        let opened = policy::open(origin, Purpose::Serve).map(|compiled| {
             let failures = policy::failing_cases(&compiled.policy, &compiled.cases);
             (compiled, failures)
         });

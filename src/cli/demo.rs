@@ -49,7 +49,11 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Runs the tour.
 pub(super) fn run() -> Exit {
-    let policy = match compile::load(&MemoryFiles::new().with("demo.yaml", POLICY), "demo.yaml") {
+    let policy = match compile::load(
+        &MemoryFiles::new().with("demo.yaml", POLICY),
+        "demo.yaml",
+        compile::Purpose::Serve,
+    ) {
         Ok(compiled) => compiled.policy,
         Err(problems) => return open::refused(&problems),
     };

@@ -6,7 +6,7 @@ use crate::config::load::{self, Loaded, Overrides, Surroundings};
 use crate::config::policy;
 use crate::config::settings::PolicyOrigin;
 use crate::policy::Policy;
-use crate::policy::compile::Compiled;
+use crate::policy::compile::{Compiled, Purpose};
 use crate::vocab::problem::Problem;
 
 use super::Exit;
@@ -37,9 +37,9 @@ pub(super) fn policy(named: Option<&Path>) -> Result<Policy, Exit> {
     compiled(&origin(named)?).map(|compiled| compiled.policy)
 }
 
-/// A policy with its cases.
+/// A policy with its cases, to be asked for given facts.
 pub(super) fn compiled(origin: &PolicyOrigin) -> Result<Compiled, Exit> {
-    policy::open(origin).map_err(|problems| refused(&problems))
+    policy::open(origin, Purpose::Study).map_err(|problems| refused(&problems))
 }
 
 pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {

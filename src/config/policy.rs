@@ -4,7 +4,7 @@ use crate::gate::crawlers::Registration;
 use crate::gate::trial::{Failure, run_case};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::compile::{self, Compiled};
+use crate::policy::compile::{self, Compiled, Purpose};
 use crate::policy::source::tree::Text;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::problem::Problem;
@@ -13,14 +13,14 @@ use super::disk::PolicyFiles;
 use super::settings::PolicyOrigin;
 use super::watch::{Footprint, WatchedFiles};
 
-/// Reads and compiles a policy.
+/// Reads and compiles a policy for a purpose.
 ///
 /// # Errors
 /// Everything that is wrong with it, warnings included.
-pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
+pub fn open(origin: &PolicyOrigin, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
     match origin {
         PolicyOrigin::BuiltIn => compile::builtin(),
-        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy()),
+        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy(), purpose),
     }
 }
 
@@ -29,7 +29,7 @@ pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
 /// # Errors
 /// As [`open`], and each failing case.
 pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
-    open(origin).and_then(with_cases)
+    open(origin, Purpose::Serve).and_then(with_cases)
 }
 
 /// Runs the cases; a failing one refuses the policy.
@@ -48,7 +48,7 @@ pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, 
         PolicyOrigin::BuiltIn => (accept(origin), Footprint::default()),
         PolicyOrigin::Path(path) => {
             let files = WatchedFiles::new(PolicyFiles::of(path));
-            let compiled = compile::load(&files, &path.to_string_lossy());
+            let compiled = compile::load(&files, &path.to_string_lossy(), Purpose::Serve);
             (compiled.and_then(with_cases), files.into_footprint())
         }
     }

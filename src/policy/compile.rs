@@ -7,6 +7,7 @@ mod canonical;
 mod checks;
 mod condition;
 mod crawlers;
+mod documents;
 mod drafts;
 mod escape;
 mod lists;
@@ -27,6 +28,18 @@ use drafts::Drafts;
 use lists::Lists;
 use options::Options;
 
+/// What a policy is compiled for.
+///
+/// What can be judged from given facts, but is not enforced by the proxy in this version, is an error in a policy to
+/// serve under if leaving it out could let something through; in one to study it is a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The proxy runs under it: `run`, reload, `check`, and the cases that run before a reload.
+    Serve,
+    /// It answers for given facts: `explain`, `decide`, `test`, `diff`.
+    Study,
+}
+
 /// A policy that can be used, and what came with it.
 #[derive(Debug)]
 pub struct Compiled {
@@ -40,14 +53,14 @@ pub struct Compiled {
     pub problems: Vec<Problem>,
 }
 
-/// Reads and compiles the policy at a path: a file, or a directory of `*.yaml` files.
+/// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
 ///
 /// # Errors
 /// Everything that is wrong, warnings included, in the order of the text; at least one of it an error.
-pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
+pub fn load(files: &dyn Files, path: &str, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
     let mut problems = Problems::new();
     match source::read(files, path, &mut problems) {
-        Some(source) => compile(&source, problems),
+        Some(source) => compile(&source, purpose, problems),
         None => Err(problems.into_vec()),
     }
 }
@@ -58,14 +71,14 @@ pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
 /// As [`load`]; only a mistake in this program could lead to one.
 pub fn builtin() -> Result<Compiled, Vec<Problem>> {
     let text = "policy: 1\nname: builtin\noptions: { disposition: allow }\n";
-    load(&MemoryFiles::new().with("builtin", text), "builtin")
+    load(&MemoryFiles::new().with("builtin", text), "builtin", Purpose::Serve)
 }
 
-/// Compiles a policy; `problems` are those found when it was read.
+/// Compiles a policy for a purpose; `problems` are those found when it was read.
 ///
 /// # Errors
 /// As [`load`].
-pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
+pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
     let mut options = Options::of_document(source, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
@@ -78,6 +91,7 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     }
     checks::ids(&drafts, &mut problems);
     checks::read_from_headers(&drafts, &mut problems);
+    documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
     rules.iter().for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
@@ -88,6 +102,7 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
         rules,
         lists: lists.into_lists(),
         stages,
+        purpose,
     };
     checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);

@@ -11,7 +11,8 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::Policy;
-use super::fact::{Fact, Facts, ResponseFacts, Subject};
+use super::compile::Purpose;
+use super::fact::{DocumentFacts, Fact, Facts, ResponseFacts, Subject};
 use super::options::{SetBy, Slot, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{State, Trail, bit};
@@ -91,10 +92,22 @@ impl Policy {
 
     /// Judges a request that no earlier stage rejected at a later stage.
     pub fn stage(&self, trail: &mut Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+        let silent;
+        let facts = if stage == PolicyStage::Response && self.reads_no_documents() {
+            silent = Facts { document: Fact::Known(DocumentFacts::SILENT), ..*facts };
+            &silent
+        } else {
+            facts
+        };
         if self.stages.contains(stage) {
             Walk::new(self, facts, stage, trail).run();
         }
         self.conclude(trail, stage, facts)
+    }
+
+    /// Whether rules that ask the document are answered at the response: nothing will be read of it.
+    fn reads_no_documents(&self) -> bool {
+        self.purpose == Purpose::Serve && self.stages.contains(PolicyStage::Document)
     }
 
     /// Runs the stages as far as the facts reach; the first rejection is final.
@@ -103,12 +116,14 @@ impl Policy {
             return self.tunnel(facts);
         }
         // A stage knows nothing of later facts, although the caller does.
-        let connected = Facts { response: Fact::Unknown, ..*facts };
+        let answered = Facts { document: Fact::Unknown, ..*facts };
+        let connected = Facts { response: Fact::Unknown, ..answered };
         let asked = Facts { address: Fact::Unknown, ..connected };
         let (mut trail, mut decision) = self.request(&asked);
         let later = [
             (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
-            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), *facts),
+            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), answered),
+            (PolicyStage::Document, self.reads_document(facts), *facts),
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
@@ -116,6 +131,19 @@ impl Policy {
             }
         }
         (trail, decision)
+    }
+
+    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
+    /// type may be either.
+    fn reads_document(&self, facts: &Facts<'_>) -> bool {
+        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
+        let readable = response.content_type.is_empty()
+            || response.content_type.starts_with("text/")
+            || response.content_type == "application/xhtml+xml";
+        self.purpose == Purpose::Study
+            && facts.method == "GET"
+            && response.is_success_with_content()
+            && readable
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -153,7 +181,7 @@ impl Policy {
     fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
             PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
-            PolicyStage::Destination => self.by_rules(trail),
+            PolicyStage::Destination | PolicyStage::Document => self.by_rules(trail),
             PolicyStage::Response => self.by_response(trail, facts),
         };
         let (verdict, cause) = match rejection {

@@ -108,6 +108,64 @@ impl ResponseFacts<'_> {
     }
 }
 
+/// What the first bytes of a document say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DocumentFacts<'a> {
+    /// The text of `<title>`, empty when missing.
+    pub title: &'a str,
+    /// The first bytes as text.
+    pub body_prefix: &'a str,
+    /// The directives of `<meta name="robots">`, if there is one.
+    pub meta_robots: Option<&'a str>,
+    /// The target of `<link rel="canonical">` as written there, if there is one.
+    pub canonical: Option<&'a str>,
+}
+
+impl DocumentFacts<'_> {
+    /// A document that says nothing: what is taken for known where documents are not read.
+    pub const SILENT: Self = Self { title: "", body_prefix: "", meta_robots: None, canonical: None };
+}
+
+/// What a site says of one kind of use (aipref).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Preference {
+    /// Nothing.
+    Unset,
+    /// It may be used so.
+    Allow,
+    /// It may not.
+    Deny,
+}
+
+impl Preference {
+    /// Every preference; of two that speak of one use the later one of this order holds.
+    pub const ALL: [Self; 3] = [Self::Unset, Self::Allow, Self::Deny];
+
+    /// The value of the field `usage.NAME`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unset => "unset",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// Reads the value of the field `usage.NAME`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.as_str() == word)
+    }
+}
+
+/// Whether the ledger has the URL: only then does a refusal get a code of section 6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InLedger {
+    /// The URL was never fetched for this crawler, or there is no ledger.
+    #[default]
+    No,
+    /// It was.
+    Yes,
+}
+
 impl std::fmt::Debug for ResponseFacts<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResponseFacts")
@@ -135,8 +193,15 @@ pub struct Facts<'a> {
     pub depth: Option<u64>,
     /// The address that would be dialled; unknown before the destination stage.
     pub address: Fact<Option<IpAddr>>,
+    /// What the host's robots.txt says of uses; the response's `Content-Usage` counts beside it. Asked from the response
+    /// stage on.
+    pub usage: &'a [(Box<str>, Preference)],
     /// The response head; unknown before the response stage.
     pub response: Fact<ResponseFacts<'a>>,
+    /// The first bytes of the document; unknown before the document stage.
+    pub document: Fact<DocumentFacts<'a>>,
+    /// `known`: whether the ledger has the URL. It changes no verdict, only the code of a refusal.
+    pub in_ledger: InLedger,
 }
 
 impl<'a> Facts<'a> {
@@ -159,7 +224,10 @@ impl<'a> Facts<'a> {
             dest: None,
             depth: None,
             address: Fact::Unknown,
+            usage: &[],
             response: Fact::Unknown,
+            document: Fact::Unknown,
+            in_ledger: InLedger::No,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::fact::{Fact, Facts, Subject};
+use super::fact::{DocumentFacts, Fact, Facts, Preference, ResponseFacts, Subject};
 use super::rule::PolicyStage;
 use super::signals;
 use crate::vocab::target::{HostTarget, UrlTarget};
@@ -55,11 +55,15 @@ pub enum Field {
     Size,
     /// A header of the response, its name in lower case.
     Header(Box<str>),
-    /// A usage preference of the response, such as `train-ai`.
+    /// A usage preference, such as `train-ai`: of robots.txt and of the response.
     Usage(Box<str>),
-    /// `robots` directives of the response: `X-Robots-Tag`.
+    /// The document's title.
+    Title,
+    /// The document's first bytes.
+    BodyPrefix,
+    /// `robots` directives: `X-Robots-Tag` if it is there, else those of the document.
     MetaRobots,
-    /// The canonical URL of the response: `Link: <…>; rel=canonical`.
+    /// The canonical URL: `Link: <…>; rel=canonical` if it is there, else the document's.
     Canonical,
 }
 
@@ -75,7 +79,7 @@ pub enum ValueType {
 }
 
 impl Field {
-    /// The stage from which on the field is known.
+    /// The stage from which on the field is known for certain.
     pub fn stage(&self) -> PolicyStage {
         match self {
             Self::Url
@@ -96,14 +100,21 @@ impl Field {
             | Self::Dest
             | Self::Depth => PolicyStage::Request,
             Self::Address => PolicyStage::Destination,
-            Self::ContentType
-            | Self::Status
-            | Self::Size
-            | Self::Header(_)
-            | Self::Usage(_)
-            | Self::MetaRobots
-            | Self::Canonical => PolicyStage::Response,
+            Self::ContentType | Self::Status | Self::Size | Self::Header(_) | Self::Usage(_) => {
+                PolicyStage::Response
+            }
+            Self::Title | Self::BodyPrefix | Self::MetaRobots | Self::Canonical => PolicyStage::Document,
         }
+    }
+
+    /// Whether a response header may give what else the document says.
+    pub fn is_given_by_header(&self) -> bool {
+        matches!(self, Self::MetaRobots | Self::Canonical)
+    }
+
+    /// The first stage at which the field may be known.
+    pub fn earliest(&self) -> PolicyStage {
+        if self.is_given_by_header() { PolicyStage::Response } else { self.stage() }
     }
 
     /// What kind of value the field has.
@@ -129,6 +140,8 @@ impl Field {
             | Self::ContentType
             | Self::Header(_)
             | Self::Usage(_)
+            | Self::Title
+            | Self::BodyPrefix
             | Self::MetaRobots
             | Self::Canonical => ValueType::Text,
         }
@@ -136,7 +149,7 @@ impl Field {
 
     /// Whether a rule that names the field judges only 2xx responses with content (policy.md section 4).
     pub fn needs_content(&self) -> bool {
-        matches!(self, Self::ContentType | Self::Size)
+        matches!(self, Self::ContentType | Self::Size) || self.stage() == PolicyStage::Document
     }
 
     /// Whether naming the field lets a rule judge responses of every status.
@@ -213,22 +226,35 @@ impl Field {
             Self::Crawler => test(facts.crawler),
             Self::Referer => test(facts.referer),
             Self::Dest => test(facts.dest.map_or("", super::fact::Dest::as_str)),
-            Self::ContentType | Self::Header(_) | Self::Usage(_) | Self::MetaRobots | Self::Canonical => {
-                return self.response_text(facts, test);
-            }
+            Self::ContentType
+            | Self::Header(_)
+            | Self::Usage(_)
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => return self.answer_text(facts, test),
             Self::Port | Self::Depth | Self::Address | Self::Status | Self::Size => false,
         })
     }
 
-    fn response_text(&self, facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
+    /// Text that comes with the response or in it.
+    fn answer_text(&self, facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
         let Fact::Known(response) = facts.response else { return Fact::Unknown };
-        let header = |name: &str| response.headers.header(name).unwrap_or(Cow::Borrowed(""));
-        Fact::Known(match self {
-            Self::ContentType => test(response.content_type),
-            Self::Header(name) => test(&header(name)),
-            Self::Usage(name) => test(signals::usage(&header("content-usage"), name)),
-            Self::MetaRobots => test(&header("x-robots-tag")),
-            Self::Canonical => test(signals::canonical_link(&header("link")).unwrap_or("")),
+        match self {
+            Self::Title => facts.document.map(|document| test(document.title)),
+            Self::BodyPrefix => facts.document.map(|document| test(document.body_prefix)),
+            Self::MetaRobots => {
+                let header = header(&response, "x-robots-tag").filter(|tag| !tag.trim().is_empty());
+                given(header.as_deref(), facts, |document| document.meta_robots, test)
+            }
+            Self::Canonical => {
+                let header = header(&response, "link");
+                let link = header.as_deref().and_then(signals::canonical_link);
+                given(link, facts, |document| document.canonical, test)
+            }
+            Self::ContentType => Fact::Known(test(response.content_type)),
+            Self::Header(name) => Fact::Known(test(&header(&response, name).unwrap_or_default())),
+            Self::Usage(name) => Fact::Known(test(usage(&response, facts, name).as_str())),
             Self::Url
             | Self::Scheme
             | Self::Host
@@ -248,9 +274,33 @@ impl Field {
             | Self::Depth
             | Self::Address
             | Self::Status
-            | Self::Size => false,
-        })
+            | Self::Size => Fact::Known(false),
+        }
     }
+}
+
+fn header<'a>(response: &ResponseFacts<'a>, name: &str) -> Option<Cow<'a, str>> {
+    response.headers.header(name)
+}
+
+/// What a header gives is known at the response; else only the document tells.
+fn given<'d>(
+    header: Option<&str>,
+    facts: &Facts<'d>,
+    of_document: impl Fn(&DocumentFacts<'d>) -> Option<&'d str>,
+    test: &mut dyn FnMut(&str) -> bool,
+) -> Fact<bool> {
+    match header {
+        Some(text) => Fact::Known(test(text)),
+        None => facts.document.map(|document| test(of_document(&document).unwrap_or(""))),
+    }
+}
+
+/// Of robots.txt and the response's header the stricter one.
+fn usage(response: &ResponseFacts<'_>, facts: &Facts<'_>, name: &str) -> Preference {
+    let given = facts.usage.iter().filter(|(use_, _)| **use_ == *name).map(|(_, preference)| *preference);
+    let by_header = header(response, "content-usage").map(|header| signals::usage(&header, name));
+    given.chain(by_header).max().unwrap_or(Preference::Unset)
 }
 
 fn without_slash(text: &str) -> &str {

@@ -16,11 +16,13 @@ pub enum PolicyStage {
     Destination,
     /// The response head.
     Response,
+    /// The first bytes of the document: of a GET answered with 2xx, in HTML or text.
+    Document,
 }
 
 impl PolicyStage {
     /// Every stage, in order.
-    pub const ALL: [Self; 3] = [Self::Request, Self::Destination, Self::Response];
+    pub const ALL: [Self; 4] = [Self::Request, Self::Destination, Self::Response, Self::Document];
 
     /// The word used in a policy.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +40,7 @@ impl PolicyStage {
             Self::Request => Stage::Request,
             Self::Destination => Stage::Destination,
             Self::Response => Stage::Response,
+            Self::Document => Stage::Document,
         }
     }
 }
@@ -98,6 +101,8 @@ pub struct Rule {
     /// The stage at which every fact that it and the groups around it name is known. A group runs here; a filter
     /// here or as soon as it is decided.
     pub stage: PolicyStage,
+    /// When it runs instead if response headers give what else the document says.
+    pub by_headers: Option<ByHeaders>,
     /// From the response stage on it judges only 2xx with content: it names `content_type` or `size`, and neither
     /// it nor a group around it names `status` or a header.
     pub content_only: bool,
@@ -105,6 +110,36 @@ pub struct Rule {
     pub active: StageSet,
     /// What it is.
     pub body: RuleBody,
+}
+
+/// When a rule runs that names what a response header may give (policy.md section 4: such a rule runs at both stages).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByHeaders {
+    /// What must be given for that.
+    pub fields: HeaderFields,
+    /// [`Rule::floor`] in that case.
+    pub floor: PolicyStage,
+    /// [`Rule::stage`] in that case.
+    pub stage: PolicyStage,
+}
+
+/// Which of the fields that a response header or else the document gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFields {
+    /// `meta_robots`.
+    pub meta_robots: bool,
+    /// `canonical`.
+    pub canonical: bool,
+}
+
+impl HeaderFields {
+    /// Those of both.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            meta_robots: self.meta_robots || other.meta_robots,
+            canonical: self.canonical || other.canonical,
+        }
+    }
 }
 
 /// The two kinds of rule.
@@ -134,7 +169,8 @@ pub struct Group {
 pub enum ChildOrder {
     /// All of them.
     All,
-    /// `match: first`: only the first that applies. All of them run at this stage.
+    /// `match: first`: only the first that applies. All of them run at this stage, if it is the document's perhaps at
+    /// the response's.
     First(PolicyStage),
 }
 

@@ -1,16 +1,18 @@
 //! What response headers say about a document: usage preferences and its canonical URL.
 
+use super::fact::Preference;
+
 /// The preference for one kind of use in a `Content-Usage` header (aipref), a structured dictionary such as
-/// `train-ai=n, search=y`: `allow`, `deny` or `unset`.
-pub(in crate::policy) fn usage<'a>(header: &str, name: &str) -> &'a str {
+/// `train-ai=n, search=y`.
+pub(in crate::policy) fn usage(header: &str, name: &str) -> Preference {
     let value = header.split(',').rev().find_map(|member| {
         let (key, value) = member.split_once('=')?;
         (key.trim() == name).then(|| value.split(';').next().unwrap_or("").trim())
     });
     match value {
-        Some("y") => "allow",
-        Some("n") => "deny",
-        _ => "unset",
+        Some("y") => Preference::Allow,
+        Some("n") => Preference::Deny,
+        _ => Preference::Unset,
     }
 }
 
@@ -43,11 +45,11 @@ mod tests {
 
     #[test]
     fn usage_reads_the_last_member_of_a_name() {
-        assert_eq!(usage("train-ai=n, search=y", "train-ai"), "deny");
-        assert_eq!(usage("train-ai=n;x=1", "train-ai"), "deny");
-        assert_eq!(usage("train-ai=n, train-ai=y", "train-ai"), "allow");
-        assert_eq!(usage("", "search"), "unset");
-        assert_eq!(usage("search=maybe", "search"), "unset");
+        assert_eq!(usage("train-ai=n, search=y", "train-ai"), Preference::Deny);
+        assert_eq!(usage("train-ai=n;x=1", "train-ai"), Preference::Deny);
+        assert_eq!(usage("train-ai=n, train-ai=y", "train-ai"), Preference::Allow);
+        assert_eq!(usage("", "search"), Preference::Unset);
+        assert_eq!(usage("search=maybe", "search"), Preference::Unset);
     }
 
     #[test]

@@ -5,14 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crawlgate::policy::compile::load;
+use crawlgate::policy::compile::{Purpose, load};
 use crawlgate::policy::source::MemoryFiles;
 
 /// Everything that is said of a policy, errors and warnings alike.
 fn said(path: &Path) -> String {
     let name = path.file_name().unwrap().to_str().unwrap();
     let files = MemoryFiles::new().with(name, fs::read(path).unwrap());
-    let problems = match load(&files, name) {
+    let problems = match load(&files, name, Purpose::Serve) {
         Ok(compiled) => compiled.problems,
         Err(problems) => {
             assert!(problems.iter().any(|p| p.is_error()), "{name} is refused without an error");
@@ -84,7 +84,7 @@ fn mutilated_policies_never_panic() {
         let source = if random.bool() { &sources[0] } else { random.choice(&sources).unwrap() };
         let text = mutilated(source, &mut random);
         let files = MemoryFiles::new().with("p.yaml", text.as_bytes());
-        let problems = match load(&files, "p.yaml") {
+        let problems = match load(&files, "p.yaml", Purpose::Serve) {
             Ok(compiled) => {
                 accepted += 1;
                 compiled.problems

@@ -13,6 +13,7 @@ use crawlgate::config::settings::{
 };
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
+use crawlgate::policy::compile::Purpose;
 use crawlgate::vocab::crawler::May;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
@@ -559,7 +560,7 @@ fn links_stay_inside_the_directory_of_the_policy() {
     folder.write("elsewhere/list.txt", "b.example\n");
     symlink("../etc/policy.yaml", path("elsewhere/linked.yaml")).unwrap();
 
-    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)));
+    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)), Purpose::Serve);
     open("etc/policy.yaml").unwrap();
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();

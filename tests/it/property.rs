@@ -24,7 +24,7 @@ const POLICIES: u64 = 10_000;
 
 fn compiled(document: &Json) -> Policy {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml") {
+    match compile::load(&files, "policy.yaml", compile::Purpose::Serve) {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
             panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())

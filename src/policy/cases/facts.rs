@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value as Json};
 
-use crate::policy::fact::{Content, Dest, Fact, Facts, HeaderView, ResponseFacts, Subject};
+use crate::policy::fact::{
+    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts, Subject,
+};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::media_type::essence;
 use crate::vocab::nearest::nearest;
@@ -21,7 +23,10 @@ pub struct CaseFacts {
     dest: Option<Dest>,
     depth: Option<u64>,
     address: Option<IpAddr>,
+    in_ledger: InLedger,
+    usage: Vec<(Box<str>, Preference)>,
     response: Option<Response>,
+    document: Option<Document>,
 }
 
 /// What is asked for.
@@ -40,6 +45,15 @@ struct Response {
     content_type: String,
     size: Option<u64>,
     headers: Headers,
+}
+
+/// What is known of the document.
+#[derive(Clone, Debug, Default)]
+struct Document {
+    title: Box<str>,
+    body_prefix: Box<str>,
+    meta_robots: Option<Box<str>>,
+    canonical: Option<Box<str>>,
 }
 
 /// Header fields, their names in lower case, in the order in which they were given.
@@ -88,7 +102,10 @@ impl CaseFacts {
             dest: None,
             depth: None,
             address: None,
+            in_ledger: InLedger::No,
+            usage: Vec::new(),
             response: None,
+            document: None,
         })
     }
 
@@ -112,14 +129,14 @@ impl CaseFacts {
             "depth" => self.depth = Some(number(key, value)?),
             "address" => self.address = Some(address(value)?),
             "tunnel" => self.set_tunnel(boolean(key, value)?),
-            "known" if boolean(key, value)? => {
-                return Err("`known: true` is not in this version: there is no ledger yet".into());
+            "known" => self.in_ledger = if boolean(key, value)? { InLedger::Yes } else { InLedger::No },
+            "usage" => self.set_usage(value)?,
+            "title" | "body_prefix" | "meta_robots" | "canonical" => {
+                self.document.get_or_insert_default().set(key, text(key, value)?);
+                // A document came in an answer.
+                self.response.get_or_insert_default();
             }
-            "known" => {}
-            "title" | "body_prefix" => {
-                return Err(format!("`{key}` is not in this version: documents are not read yet"));
-            }
-            "status" | "content_type" | "size" | "headers" | "usage" | "meta_robots" | "canonical" => {
+            "status" | "content_type" | "size" | "headers" => {
                 return self.response.get_or_insert_default().set(key, value);
             }
             _ => return Err(unknown(key)),
@@ -147,7 +164,7 @@ impl CaseFacts {
     /// Whether the status is all that they say of the response.
     pub fn has_only_status(&self) -> bool {
         let only = |r: &Response| r.status.is_some() && r.headers.0.is_empty() && r.size.is_none();
-        self.response.as_ref().is_some_and(only)
+        self.document.is_none() && self.usage.is_empty() && self.response.as_ref().is_some_and(only)
     }
 
     /// The origin's status: 200 where other facts of the response are given, none where there are none.
@@ -174,13 +191,50 @@ impl CaseFacts {
             dest: self.dest,
             depth: self.depth,
             address: self.address.map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
+            usage: &self.usage,
             response: self.response.as_ref().map_or(Fact::Unknown, |r| Fact::Known(r.facts(&self.method))),
+            document: self.document.as_ref().map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
+            in_ledger: self.in_ledger,
         }
     }
 
     fn set_tunnel(&mut self, tunnel: bool) {
         if let (true, CaseTarget::Url(url)) = (tunnel, &self.target) {
             self.target = CaseTarget::Tunnel(url.host_target(), url.clone());
+        }
+    }
+
+    /// `{train-ai: deny}`: what robots.txt and the response's headers say together.
+    fn set_usage(&mut self, value: &Json) -> Result<(), String> {
+        let Some(preferences) = value.as_object() else { return Err("`usage` must be an object".into()) };
+        for (name, preference) in preferences {
+            let preference = preference.as_str().and_then(Preference::from_word);
+            let preference =
+                preference.ok_or_else(|| format!("`usage.{name}` must be allow, deny or unset"))?;
+            self.usage.push((name.as_str().into(), preference));
+        }
+        // Preferences are known with the answer.
+        self.response.get_or_insert_default();
+        Ok(())
+    }
+}
+
+impl Document {
+    fn set(&mut self, key: &str, value: &str) {
+        match key {
+            "title" => self.title = value.into(),
+            "body_prefix" => self.body_prefix = value.into(),
+            "meta_robots" => self.meta_robots = Some(value.into()),
+            _ => self.canonical = Some(value.into()),
+        }
+    }
+
+    fn facts(&self) -> DocumentFacts<'_> {
+        DocumentFacts {
+            title: &self.title,
+            body_prefix: &self.body_prefix,
+            meta_robots: self.meta_robots.as_deref(),
+            canonical: self.canonical.as_deref(),
         }
     }
 }
@@ -192,12 +246,6 @@ impl Response {
             "content_type" => self.set_content_type(text(key, value)?),
             "size" => self.size = Some(number(key, value)?),
             "headers" => self.set_headers(value)?,
-            "usage" => self.set_usage(value)?,
-            "meta_robots" => self.headers.0.push(("x-robots-tag".into(), text(key, value)?.into())),
-            "canonical" => {
-                let link = format!("<{}>; rel=\"canonical\"", text(key, value)?);
-                self.headers.0.push(("link".into(), link));
-            }
             _ => return Err(unknown(key)),
         }
         Ok(())
@@ -229,21 +277,6 @@ impl Response {
             self.size = value.trim().parse().ok();
         }
         self.headers.0.push((name.to_owned(), value.to_owned()));
-    }
-
-    /// `{train-ai: deny}`, kept as the header that says so.
-    fn set_usage(&mut self, value: &Json) -> Result<(), String> {
-        let Some(preferences) = value.as_object() else { return Err("`usage` must be an object".into()) };
-        for (name, preference) in preferences {
-            let preference = match preference.as_str() {
-                Some("allow") => "y",
-                Some("deny") => "n",
-                Some("unset") => continue,
-                _ => return Err(format!("`usage.{name}` must be allow, deny or unset")),
-            };
-            self.headers.0.push(("content-usage".into(), format!("{name}={preference}")));
-        }
-        Ok(())
     }
 
     fn status(&self) -> u16 {
@@ -319,21 +352,26 @@ mod tests {
     fn headers_are_joined_and_tell_type_and_size() {
         let headers = json!({ "Content-Type": "Text/HTML; x", "Content-Length": "7", "A": ["1", "2"] });
         let facts = read(json!({
-            "url": "http://h/", "headers": headers, "meta_robots": "noindex",
-            "canonical": "http://h/c", "usage": { "train-ai": "deny", "search": "unset" },
+            "url": "http://h/", "headers": headers, "usage": { "train-ai": "deny", "search": "unset" },
         }))
         .unwrap();
         facts.with_facts(|facts| {
             let Fact::Known(response) = facts.response else { panic!() };
             assert_eq!((response.content_type, response.size), ("text/html", Some(7)));
-            for (name, value) in [
-                ("a", "1, 2"),
-                ("x-robots-tag", "noindex"),
-                ("link", "<http://h/c>; rel=\"canonical\""),
-                ("content-usage", "train-ai=n"),
-            ] {
-                assert_eq!(response.headers.header(name).as_deref(), Some(value), "{name}");
-            }
+            assert_eq!(response.headers.header("a").as_deref(), Some("1, 2"));
+            let usage = [("search".into(), Preference::Unset), ("train-ai".into(), Preference::Deny)];
+            assert_eq!(facts.usage, usage);
+        });
+    }
+
+    #[test]
+    fn facts_of_a_document_bring_an_answer() {
+        let facts = read(json!({ "url": "http://h/", "title": "t", "canonical": "/c" })).unwrap();
+        facts.with_facts(|facts| {
+            assert!(matches!(facts.response, Fact::Known(ResponseFacts { status: 200, .. })));
+            let Fact::Known(document) = facts.document else { panic!() };
+            assert_eq!((document.title, document.body_prefix), ("t", ""));
+            assert_eq!((document.meta_robots, document.canonical), (None, Some("/c")));
         });
     }
 
@@ -345,7 +383,8 @@ mod tests {
             (json!({ "url": "http://h/", "dept": 1 }), "did you mean `depth`"),
             (json!({ "url": "http://h/", "depth": -1 }), "`depth` must be a whole number"),
             (json!({ "url": "http://h/", "status": 20 }), "`status` must be 100 to 999"),
-            (json!({ "url": "http://h/", "known": true }), "not in this version"),
+            (json!({ "url": "http://h/", "known": 1 }), "`known` must be true or false"),
+            (json!({ "url": "http://h/", "usage": { "search": "y" } }), "allow, deny or unset"),
             (json!({ "url": "http://h/", "address": "x" }), "`address` must be an IP address"),
         ] {
             let mistake = read(facts.clone()).unwrap_err();

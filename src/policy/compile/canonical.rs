@@ -84,6 +84,8 @@ pub(super) fn region(field: &Field) -> Option<Region> {
         | Field::Size
         | Field::Header(_)
         | Field::Usage(_)
+        | Field::Title
+        | Field::BodyPrefix
         | Field::MetaRobots
         | Field::Canonical => None,
     }

@@ -181,8 +181,8 @@ fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems
             );
             problems.push(Problem::error(&option.place, message));
         }
-        Acts::Until(stage) if placing.stage > stage => {
-            let (acts, runs) = (stage.as_str(), placing.stage.as_str());
+        Acts::Until(stage) if placing.early.stage > stage => {
+            let (acts, runs) = (stage.as_str(), placing.early.stage.as_str());
             let message = format!(
                 "`{}` acts at the {acts} stage, and the rule runs only at the {runs} stage",
                 spec.path

@@ -51,6 +51,7 @@ fn rule(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &
         end: index(draft.end),
         floor: placing.floor,
         stage: placing.stage,
+        by_headers: placing.by_headers(),
         content_only: placing.content_only,
         active: active(draft, placing),
         body,
@@ -96,10 +97,10 @@ fn filter_of(draft: &Draft<'_>, filter: &SourceFilter) -> Filter {
     }
 }
 
-/// A group does something at its stage; a filter from the first stage at which it could be decided.
+/// A group does something at its stages; a filter from the first stage at which it could be decided.
 fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
     let first = match &draft.source.body {
-        SourceBody::Group(_) => placing.stage,
+        SourceBody::Group(_) => placing.early.stage,
         SourceBody::Filter(_) => placing.earliest,
     };
     let mut active = StageSet::default();

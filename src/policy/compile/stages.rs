@@ -2,7 +2,7 @@
 
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
-use crate::policy::rule::{Mode, PolicyStage};
+use crate::policy::rule::{ByHeaders, HeaderFields, Mode, PolicyStage};
 use crate::policy::source::tree::SourceBody;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
@@ -16,6 +16,10 @@ pub(super) struct Placing {
     pub(super) floor: PolicyStage,
     /// The stage at which every fact that it and the groups around it name is known.
     pub(super) stage: PolicyStage,
+    /// The same two if headers give what they can.
+    pub(super) early: Early,
+    /// What headers would have to give for that.
+    headed: HeaderFields,
     /// The first stage at which its condition and the guards around it could be decided.
     pub(super) earliest: PolicyStage,
     /// It judges 2xx with content only.
@@ -31,11 +35,29 @@ pub(super) struct Placing {
     pub(super) first: Option<FirstList>,
 }
 
+/// When a rule runs if headers give what they can.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    floor: PolicyStage,
+    pub(super) stage: PolicyStage,
+}
+
+impl Placing {
+    /// When it runs if headers give what else the document says; none if that changes nothing.
+    pub(super) fn by_headers(&self) -> Option<ByHeaders> {
+        let Early { floor, stage } = self.early;
+        (stage < self.stage).then_some(ByHeaders { fields: self.headed, floor, stage })
+    }
+}
+
 /// What the direct children of a `match: first` group name together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstList {
     /// The stage at which all of them run.
     pub(super) stage: PolicyStage,
+    /// The same if headers give what they can.
+    early: PolicyStage,
+    headed: HeaderFields,
     content: bool,
     lifts: bool,
 }
@@ -61,6 +83,8 @@ pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing
 const OUTERMOST: Placing = Placing {
     floor: PolicyStage::Request,
     stage: PolicyStage::Request,
+    early: Early { floor: PolicyStage::Request, stage: PolicyStage::Request },
+    headed: HeaderFields { meta_robots: false, canonical: false },
     earliest: PolicyStage::Request,
     content_only: false,
     lifts: false,
@@ -74,16 +98,19 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     let own = draft.condition.stage();
     let explicit = draft.source.stage.as_ref();
     let facts = above.stage.max(own.unwrap_or(PolicyStage::Request));
-    if let Some(stage) = explicit.filter(|stage| stage.value < facts) {
+    let early = above.early.stage.max(names.early.unwrap_or(PolicyStage::Request));
+    if let Some(stage) = explicit.filter(|stage| stage.value < early) {
         let word = stage.value.as_str();
         let message = format!("`stage: {word}` is before the facts that the rule, or one around it, names");
         let problem = Problem::error(&stage.place, message).found(word);
-        problems.push(problem.help(format!("write `stage: {}`, or leave it out", facts.as_str())));
+        problems.push(problem.help(format!("write `stage: {}`, or leave it out", early.as_str())));
     }
     let explicit = explicit.map_or(PolicyStage::Request, |stage| stage.value);
     let list = above.first;
     let in_list = list.map_or(PolicyStage::Request, |list| list.stage);
     let floor = above.floor.max(explicit).max(in_list);
+    let early_in_list = list.map_or(PolicyStage::Request, |list| list.early);
+    let early_floor = above.early.floor.max(explicit).max(early_in_list);
     // A condition that names no fact counts as naming those of its siblings.
     let siblings = list.filter(|_| own.is_none());
     let content = names.content || siblings.is_some_and(|list| list.content);
@@ -91,7 +118,9 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     Placing {
         floor,
         stage: facts.max(floor),
-        earliest: above.earliest.max(earliest(&draft.condition)).max(floor),
+        early: Early { floor: early_floor, stage: early.max(early_floor) },
+        headed: list.map_or(above.headed, |list| above.headed.union(list.headed)).union(names.headed),
+        earliest: above.earliest.max(earliest(&draft.condition)).max(early_floor),
         content_only: content && !lifts,
         lifts,
         connects: above.connects && names.connects,
@@ -123,15 +152,24 @@ fn first_list(
     place: &Place,
     problems: &mut Problems,
 ) -> FirstList {
-    let mut list = FirstList { stage: group.stage, content: false, lifts: false };
+    let mut list = FirstList {
+        stage: group.stage,
+        early: group.early.stage,
+        headed: HeaderFields::default(),
+        content: false,
+        lifts: false,
+    };
     let mut stages: Vec<(&str, PolicyStage)> = Vec::new();
-    for (_, child) in drafts.children(at) {
+    // One that does not take part counts as absent.
+    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode != Mode::Disabled) {
         let names = Names::of(&child.condition);
         list.content |= names.content;
         list.lifts |= names.lifts;
+        list.headed = list.headed.union(names.headed);
         let explicit = child.source.stage.as_ref().map(|stage| stage.value);
         if let Some(stage) = child.condition.stage().max(explicit) {
             stages.push((child.source.name().as_str(), stage.max(group.stage).max(group.floor)));
+            list.early = list.early.max(names.early.max(explicit).unwrap_or(group.early.stage));
         }
     }
     let latest = stages.iter().map(|(_, stage)| *stage).max().unwrap_or(group.stage);
@@ -156,7 +194,7 @@ fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> boo
         && drafts
             .children(parent)
             .take_while(|(place, _)| *place < at)
-            .any(|(_, sibling)| !Names::of(&sibling.condition).connects)
+            .any(|(_, sibling)| sibling.mode != Mode::Disabled && !Names::of(&sibling.condition).connects)
 }
 
 /// Which groups of fields a condition names.
@@ -164,12 +202,24 @@ struct Names {
     content: bool,
     lifts: bool,
     connects: bool,
+    headed: HeaderFields,
+    /// The stage at which all of them are known if headers give what they can; none if it names none.
+    early: Option<PolicyStage>,
 }
 
 impl Names {
     fn of(condition: &Condition) -> Self {
-        let mut names = Self { content: false, lifts: false, connects: true };
+        let mut names = Self {
+            content: false,
+            lifts: false,
+            connects: true,
+            headed: HeaderFields::default(),
+            early: None,
+        };
         condition.each_field(&mut |field| {
+            names.early = names.early.max(Some(field.earliest()));
+            names.headed.meta_robots |= *field == Field::MetaRobots;
+            names.headed.canonical |= *field == Field::Canonical;
             names.content |= field.needs_content();
             names.lifts |= field.lifts_content_clause();
             names.connects &= matches!(
@@ -189,6 +239,6 @@ fn earliest(condition: &Condition) -> PolicyStage {
             parts.iter().map(earliest).min().unwrap_or(PolicyStage::Request)
         }
         Condition::Not(part) => earliest(part),
-        Condition::Atom(atom) => atom.field.stage(),
+        Condition::Atom(atom) => atom.field.earliest(),
     }
 }

@@ -3,9 +3,11 @@
 use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
 use crate::policy::fact::{Fact, Facts, Subject};
+use crate::policy::field::Field;
 use crate::policy::options::{Value, schema};
 use crate::policy::rule::{
-    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense,
+    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleIndex,
+    Sense,
 };
 use crate::policy::trail::{State, Trail, bit};
 
@@ -79,7 +81,8 @@ impl<'a> Walk<'a> {
     }
 
     fn group(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match (self.trail.state(at), rule.stage.cmp(&self.stage)) {
+        let (_, stage) = self.runs_at(rule);
+        match (self.trail.state(at), stage.cmp(&self.stage)) {
             (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
             (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
             (State::Matched, _) => self.children(at, rule, group, pass),
@@ -145,6 +148,10 @@ impl<'a> Walk<'a> {
         let first = RuleIndex(at.0 + 1);
         match group.order {
             ChildOrder::First(stage) if stage == self.stage => self.first(first, rule.end, pass),
+            // Headers may have given what the document would have said. If not, no rule in it runs now.
+            ChildOrder::First(PolicyStage::Document) if self.stage == PolicyStage::Response => {
+                self.first(first, rule.end, pass)
+            }
             ChildOrder::First(_) | ChildOrder::All => self.list(first, rule.end, pass),
         }
     }
@@ -166,7 +173,8 @@ impl<'a> Walk<'a> {
     }
 
     fn filter(&mut self, at: RuleIndex, rule: &Rule, filter: &Filter, pass: Pass) {
-        if self.trail.state(at) != State::Pending || self.stage < rule.floor {
+        let (floor, stage) = self.runs_at(rule);
+        if self.trail.state(at) != State::Pending || self.stage < floor {
             return;
         }
         let holds = self.condition(&filter.condition);
@@ -175,7 +183,7 @@ impl<'a> Walk<'a> {
             Sense::Require => holds.negated(),
         };
         match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, _) if self.stage < rule.stage => {}
+            (Truth::Unknown, _) if self.stage < stage => {}
             (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
             (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
             (Truth::Yes, Pass::Live) => self.hit(at, filter),
@@ -210,6 +218,27 @@ impl<'a> Walk<'a> {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
         }
+    }
+
+    /// The floor and the stage of a rule, for this response.
+    fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
+        match &rule.by_headers {
+            Some(early) if self.are_given(early) => (early.floor, early.stage),
+            Some(_) | None => (rule.floor, rule.stage),
+        }
+    }
+
+    /// Whether the response's headers give what a rule names.
+    fn are_given(&self, early: &ByHeaders) -> bool {
+        let HeaderFields { meta_robots, canonical } = early.fields;
+        let asked = [(meta_robots, Field::MetaRobots), (canonical, Field::Canonical)];
+        // Once the document is known both are; whether headers gave them is asked of the headers alone.
+        let document = if self.stage == PolicyStage::Document { Fact::Unknown } else { self.facts.document };
+        let headers = Facts { document, ..*self.facts };
+        self.stage >= PolicyStage::Response
+            && asked
+                .iter()
+                .all(|(asked, field)| !asked || field.any_text(&headers, |_| false) != Fact::Unknown)
     }
 
     fn is_url(&self) -> bool {

@@ -96,10 +96,6 @@ fn shadow(node: &Node, problems: &mut Problems) -> Option<Place> {
 }
 
 fn stage(node: &Node, problems: &mut Problems) -> Option<At<PolicyStage>> {
-    if node.spelling() == Some("document") {
-        problems.push(not_yet(node, "`stage: document`"));
-        return None;
-    }
     let words = PolicyStage::ALL.map(PolicyStage::as_str);
     let value = read::word(node, &words, PolicyStage::from_word, problems)?;
     Some(At { place: node.place.clone(), value })

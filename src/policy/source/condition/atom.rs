@@ -36,11 +36,6 @@ pub(super) fn read(entry: &Entry, problems: &mut Problems) -> Option<SourceCondi
 
 fn unknown_word(entry: &Entry) -> Problem {
     let word = &*entry.key.text;
-    if words::OF_DOCUMENTS.contains(&word) {
-        let message = format!("`{word}` is not in this version: documents are not read yet");
-        let instead = "response headers can be judged: `content_type`, `header.NAME`, `meta_robots`";
-        return Problem::error(&entry.key.place, message).help(instead);
-    }
     if words::TEXT_KINDS.iter().any(|(kind, _)| *kind == word) {
         let problem = Problem::error(&entry.key.place, "a kind of test stands inside a field").found(word);
         return problem.help(format!("write `path: {{ {word}: … }}`"));

@@ -18,7 +18,7 @@ pub(super) static SHORTCUTS: [(&str, Field, TextWord); 7] = [
 ];
 
 /// Fields with a name of their own.
-pub(super) static FIELDS: [(&str, Field); 22] = [
+pub(super) static FIELDS: [(&str, Field); 24] = [
     ("url", Field::Url),
     ("scheme", Field::Scheme),
     ("host", Field::Host),
@@ -39,15 +39,14 @@ pub(super) static FIELDS: [(&str, Field); 22] = [
     ("content_type", Field::ContentType),
     ("status", Field::Status),
     ("size", Field::Size),
+    ("title", Field::Title),
+    ("body_prefix", Field::BodyPrefix),
     ("meta_robots", Field::MetaRobots),
     ("canonical", Field::Canonical),
 ];
 
 /// Fields whose names go on after a dot.
 pub(super) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
-
-/// Fields of documents, which this version does not read.
-pub(super) const OF_DOCUMENTS: [&str; 2] = ["title", "body_prefix"];
 
 /// Kinds of test on text.
 pub(super) const TEXT_KINDS: [(&str, TextWord); 6] = [
@@ -119,5 +118,11 @@ pub(super) fn is_of_url(field: &Field) -> bool {
 
 /// The kind of a bare value.
 pub(super) fn bare_kind(field: &Field) -> TextWord {
-    if matches!(field, Field::Path | Field::PathAndQuery) { TextWord::Prefix } else { TextWord::Exact }
+    if matches!(field, Field::Path | Field::PathAndQuery) {
+        TextWord::Prefix
+    } else if matches!(field, Field::Title | Field::BodyPrefix) {
+        TextWord::Contains
+    } else {
+        TextWord::Exact
+    }
 }
