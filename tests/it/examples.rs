@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crawlgate::config::disk::PolicyFiles;
 use crawlgate::gate::trial::run_case;
-use crawlgate::policy::compile::{Compiled, load};
+use crawlgate::policy::compile::{Compiled, Purpose, load};
 use crawlgate::policy::source::Files;
 use crawlgate::vocab::problem::Problem;
 
@@ -24,7 +24,7 @@ const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norco
 
 /// Compiles a policy to be studied: also what the proxy does not enforce yet is judged.
 fn compiled(files: &dyn Files, path: &str) -> Result<Compiled, String> {
-    load(files, path).map_err(|problems| said(&problems))
+    load(files, path, Purpose::Study).map_err(|problems| said(&problems))
 }
 
 fn compiled_file(path: &Path) -> Result<Compiled, String> {

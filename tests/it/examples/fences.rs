@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `yaml policy` | it compiles, has cases, and they pass; what its comments `# warning: …` tell is said |
 //! | `yaml policy error` | it is refused; what its comments `# error: …` tell is said |
+//! | `yaml` | a part of a policy, keys of a document or a list of rules: with the usual head it compiles |
 
 use std::fs;
 use std::path::Path;
@@ -41,9 +42,19 @@ fn fences(path: &Path) -> Vec<Fence> {
 }
 
 impl Fence {
+    /// The example as a whole policy.
+    fn whole(&self) -> String {
+        const HEAD: &str = "policy: 1\nname: part\noptions: { disposition: allow }\n";
+        match self.info.as_str() {
+            "yaml" if self.text.starts_with('-') => format!("{HEAD}rules:\n{}", self.text),
+            "yaml" => format!("{HEAD}{}", self.text),
+            _ => self.text.clone(),
+        }
+    }
+
     /// What is wrong with the example.
     fn fault(&self) -> Option<String> {
-        let files = MemoryFiles::new().with("policy.yaml", self.text.as_bytes());
+        let files = MemoryFiles::new().with("policy.yaml", self.whole());
         let compiled = compiled(&files, "policy.yaml");
         let fault = match (self.info.as_str(), compiled) {
             ("yaml policy", Err(said)) => Some(said),
@@ -57,7 +68,9 @@ impl Fence {
                 Some("names no message".into())
             }
             ("yaml policy error", Err(said)) => Some(self.missing("# error: ", &said).join("\n")),
-            _ => Some("YAML is `yaml policy` or `yaml policy error`".into()),
+            ("yaml", Ok(_)) => None,
+            ("yaml", Err(said)) => Some(said),
+            _ => Some("YAML is `yaml`, `yaml policy` or `yaml policy error`".into()),
         };
         fault.filter(|fault| !fault.is_empty()).map(|fault| format!("{}: {fault}", self.place))
     }
