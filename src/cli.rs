@@ -3,6 +3,7 @@
 //! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
 //! says with its [`Exit`] what a script needs to know.
 
+mod admin;
 pub mod args;
 pub mod authority;
 mod bundle;
@@ -10,6 +11,7 @@ mod ca;
 mod check;
 mod decide;
 mod demo;
+mod diff;
 mod env;
 mod exit;
 mod explain;
@@ -22,7 +24,9 @@ mod password;
 pub mod reload;
 pub mod robots;
 mod run;
+mod schema;
 pub mod serve;
+mod shadow;
 mod systemd;
 pub mod target;
 mod telling;
@@ -51,11 +55,14 @@ fn dispatch(command: Command) -> Exit {
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Robots(args) => robots::run(&args),
         Command::Target(args) => show_targets(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Password => password::run(),
+        Command::Shadow(args) => shadow::run(&args),
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod crawlers;
 pub mod destination;
+pub mod effects;
 pub mod hold;
 pub mod judged;
 pub mod permit;
@@ -14,6 +15,7 @@ pub mod reload;
 pub mod request;
 pub mod response;
 pub mod robots;
+pub mod shadow;
 pub mod snapshot;
 pub mod stage;
 pub mod tls;

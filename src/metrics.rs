@@ -14,6 +14,7 @@ mod process;
 pub mod record;
 mod repeat;
 mod series;
+pub mod shadow;
 mod tls;
 
 use std::fmt;

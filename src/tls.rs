@@ -4,6 +4,7 @@
 
 pub mod ca;
 pub mod leaf;
+pub mod provider;
 mod rate;
 
 pub use ca::{Authority, AuthorityError, Certificate};

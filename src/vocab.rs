@@ -15,6 +15,7 @@ pub mod problems;
 pub mod profile;
 pub mod reason;
 pub mod rule_id;
+pub mod snippet;
 pub mod stage;
 pub mod target;
 pub mod units;

@@ -83,7 +83,8 @@ fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Un
     })
 }
 
-fn read(line: &[u8]) -> Result<CaseFacts, String> {
+/// The facts of a line: a URL, or a JSON object. The error says what is wrong with it.
+pub(super) fn read(line: &[u8]) -> Result<CaseFacts, String> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     if text.is_empty() {
         return Err("the line is empty".into());

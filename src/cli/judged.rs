@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::gate::trial::Trial;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
+use crate::policy::options::Value;
 use crate::vocab::intent::Intent;
 
 /// `allow`, `reject` or `undecided`.
@@ -54,6 +55,15 @@ pub(super) fn crawl_status(trial: &Trial<'_>, facts: &CaseFacts) -> &'static str
         (None, Some(400..=599)) => "REJECTED_BAD_STATUS",
         (None, Some(_) | None) => "ACCEPTED",
     }
+}
+
+/// The value of an option as a policy would write it.
+pub(super) fn shown(value: &Value) -> String {
+    let json = value.to_json();
+    if json.is_null() {
+        return "none".to_owned();
+    }
+    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
 }
 
 fn option(trial: &Trial<'_>, path: &str) -> Json {

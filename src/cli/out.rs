@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::vocab::problem::{Problem, Severity};
+use crate::vocab::snippet;
 
 use super::Exit;
 use super::paint::{Paint, Tone};
@@ -59,7 +60,8 @@ fn painted(problem: &Problem, paint: Paint) -> String {
         Severity::Advice => Tone::Faint,
     };
     let word = problem.severity.as_str();
-    problem.rendered().replacen(&format!(" {word}: "), &format!(" {}: ", paint.paint(tone, word)), 1)
+    let shown = snippet::rendered(problem, paint.into());
+    shown.replacen(&format!(": {word}: "), &format!(": {}: ", paint.paint(tone, word)), 1)
 }
 
 fn say(tone: Tone, word: &str, what: &dyn Display) {

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 
+use crate::vocab::snippet::Ink;
+
 /// What a piece of text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
@@ -50,6 +52,15 @@ impl Paint {
     }
 }
 
+impl From<Paint> for Ink {
+    fn from(paint: Paint) -> Self {
+        match paint {
+            Paint::Colours => Self::Colours,
+            Paint::Plain => Self::Plain,
+        }
+    }
+}
+
 impl Tone {
     fn code(self) -> &'static str {
         match self {
@@ -62,6 +73,48 @@ impl Tone {
     }
 }
 
+/// How many columns a text may have: `COLUMNS`, else the terminal's, else 100.
+pub(super) fn width() -> usize {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
+    given.filter(|columns| *columns > 0).or_else(terminal_width).unwrap_or(USUAL_WIDTH)
+}
+
+/// The width where nothing says another.
+const USUAL_WIDTH: usize = 100;
+
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
+/// A text cut to a width, with `…` where something is missing.
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A text in lines of at most so many columns, broken at spaces; a word that is longer stands alone.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A text without control characters: neither a policy nor a URL writes to the operator's terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +123,13 @@ mod tests {
     fn plain_text_has_no_escapes() {
         assert_eq!(Paint::Plain.paint(Tone::Bad, "no"), "no");
         assert_eq!(Paint::Colours.paint(Tone::Bad, "no"), "\x1b[31mno\x1b[0m");
+    }
+
+    #[test]
+    fn texts_are_cut_by_characters() {
+        assert_eq!(fitted("äöü", 3), "äöü");
+        assert_eq!(fitted("äöüß", 3), "äö…");
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
     }
 }

@@ -1,104 +1,115 @@
-//! `crawlgate test`: runs the cases that policies bring with them.
+//! `crawlgate test`: runs the cases of policies, those in them and those in files of their own, and says what they
+//! reach.
 
-use serde_json::{Value as Json, json};
+mod junit;
+mod plan;
+mod report;
 
-use crate::config::policy::difference;
 use crate::config::settings::PolicyOrigin;
-use crate::gate::trial::run_case;
+use crate::gate::trial::Trial;
+use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::compile::Compiled;
+use crate::policy::compile;
+use crate::policy::coverage::{Coverage, Share};
+use crate::vocab::problem::Place;
+use crate::vocab::problems::Problems;
 
 use super::Exit;
-use super::args::{Format, TestArgs};
+use super::args::{TestArgs, TestFormat};
 use super::open;
 use super::out;
-use super::paint::{Paint, Tone};
+use super::paint::Paint;
+use plan::{Own, Suite};
 
 /// Runs the command.
 pub(super) fn run(args: &TestArgs) -> Exit {
-    let mut runs = Vec::new();
-    let origins = match origins(args) {
-        Ok(origins) => origins,
+    let suites = match plan::of(&args.paths) {
+        Ok(suites) => suites,
         Err(exit) => return exit,
     };
-    for origin in &origins {
-        match open::compiled(origin) {
-            Ok(compiled) => runs.push(Run::of(compiled)),
+    let mut runs = Vec::with_capacity(suites.len());
+    for suite in suites {
+        match Run::of(suite) {
+            Ok(run) => runs.push(run),
             Err(exit) => return exit,
         }
     }
-    let passed = runs.iter().all(|run| run.failed() == 0);
+    let asked = Asked { coverage: args.coverage || args.threshold.is_some(), threshold: args.threshold };
+    let passed = runs.iter().all(|run| run.failed() == 0 && !asked.is_missed_by(run));
     let exit = if passed { Exit::Success } else { Exit::Negative };
     let text = match args.format {
-        Format::Text => runs.iter().map(|run| run.to_text(Paint::for_stdout())).collect(),
-        Format::Json => format!("{:#}\n", to_json(&runs)),
+        TestFormat::Text => report::in_text(&runs, asked, Paint::for_stdout()),
+        TestFormat::Json => format!("{:#}\n", report::in_json(&runs, asked)),
+        TestFormat::Junit => junit::of(&runs, asked),
     };
     out::write(&text, exit)
 }
 
-fn origins(args: &TestArgs) -> Result<Vec<PolicyOrigin>, Exit> {
-    if args.paths.is_empty() {
-        return open::origin(None).map(|origin| vec![origin]);
+/// What is asked beside whether the cases pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Asked {
+    /// Whether coverage is shown.
+    coverage: bool,
+    /// The least share of branches that must be reached, in hundredths.
+    threshold: Option<f64>,
+}
+
+impl Asked {
+    fn is_missed_by(self, run: &Run) -> bool {
+        self.threshold.is_some_and(|least| run.branches().percent() < least)
     }
-    Ok(args.paths.iter().cloned().map(PolicyOrigin::Path).collect())
 }
 
 /// The cases of one policy, each with what is wrong with it.
 struct Run {
-    policy: String,
+    /// Where the policy is.
+    shown: String,
+    policy: Policy,
+    places: Vec<Place>,
     cases: Vec<(Case, Vec<Mismatch>)>,
+    coverage: Coverage,
 }
 
 impl Run {
-    fn of(compiled: Compiled) -> Self {
-        let policy = &compiled.policy;
-        let mismatches = |case: &Case| run_case(policy, case).err().map_or(Vec::new(), |f| f.mismatches);
-        let name = format!("{}@{}", policy.name(), policy.revision());
-        let cases = compiled.cases.iter().map(|case| (case.clone(), mismatches(case))).collect();
-        Self { policy: name, cases }
+    fn of(suite: Suite) -> Result<Self, Exit> {
+        let compiled = open::compiled(&suite.origin)?;
+        let policy = compiled.policy;
+        let mut cases = match suite.own {
+            Own::Run => compiled.cases,
+            Own::Leave => Vec::new(),
+        };
+        let mut problems = Problems::new();
+        for file in suite.files {
+            compile::check_cases(&policy, &file.cases, &mut problems);
+            cases.extend(file.cases);
+        }
+        if problems.has_errors() {
+            return Err(open::refused(&problems.into_vec()));
+        }
+        let mut coverage = Coverage::new(&policy);
+        let cases = cases.into_iter().map(|case| {
+            let trial = Trial::new(&policy, &case.facts, case.profile);
+            coverage.add(&trial.trail);
+            let mismatches = case.mismatches(&policy, &trial.trail, &trial.decision, &trial.answer());
+            (case, mismatches)
+        });
+        let cases = cases.collect();
+        let shown = match suite.origin {
+            PolicyOrigin::Path(path) => path.display().to_string(),
+            PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
+        };
+        Ok(Self { shown, places: compiled.places, cases, coverage, policy })
     }
 
     fn failed(&self) -> usize {
         self.cases.iter().filter(|(_, mismatches)| !mismatches.is_empty()).count()
     }
 
-    /// A line for each failing case, one for each difference below it, and the counts.
-    fn to_text(&self, paint: Paint) -> String {
-        let mut text = String::new();
-        for (case, mismatches) in self.cases.iter().filter(|(_, mismatches)| !mismatches.is_empty()) {
-            let failed = paint.paint(Tone::Bad, "FAILED");
-            text.push_str(&format!("{}: {failed} {}\n", case.place, case.facts.url()));
-            mismatches.iter().for_each(|m| text.push_str(&format!("  {}\n", difference(m))));
-        }
-        let failed = self.failed();
-        let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
-        let counts = format!("{} passed, {failed} failed", self.cases.len() - failed);
-        text.push_str(&format!("{}: {}\n", self.policy, paint.paint(tone, counts)));
-        text
+    fn name(&self) -> String {
+        format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 
-    fn to_json(&self) -> Json {
-        let cases: Vec<Json> =
-            self.cases.iter().map(|(case, mismatches)| case_json(case, mismatches)).collect();
-        let failed = self.failed();
-        json!({ "policy": self.policy, "passed": self.cases.len() - failed, "failed": failed, "cases": cases })
+    fn branches(&self) -> Share {
+        self.coverage.by_branch(&self.policy)
     }
-}
-
-fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
-    let difference = |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.found });
-    json!({
-        "url": case.facts.url(),
-        "file": &*case.place.file,
-        "line": case.place.line,
-        "passed": mismatches.is_empty(),
-        "differences": mismatches.iter().map(difference).collect::<Vec<_>>(),
-    })
-}
-
-fn to_json(runs: &[Run]) -> Json {
-    let failed: usize = runs.iter().map(Run::failed).sum();
-    let passed = runs.iter().map(|run| run.cases.len()).sum::<usize>() - failed;
-    let policies: Vec<Json> = runs.iter().map(Run::to_json).collect();
-    json!({ "passed": passed, "failed": failed, "policies": policies })
 }

@@ -11,6 +11,7 @@ use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Dest, Facts, HeaderView};
 use crate::policy::options::schema;
+use crate::policy::options::timeouts::{OfBodies, ToOrigin};
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
 use crate::robots::agent::product_token;
@@ -19,6 +20,7 @@ use crate::vocab::target::UrlTarget;
 use crate::vocab::verify::Verify;
 
 use super::refusal::{Refusal, recorded};
+use super::shadow::Beside;
 use super::snapshot::Snapshot;
 use crate::metrics::record::Keep;
 use crate::vocab::stage::Stage;
@@ -104,6 +106,8 @@ pub struct Judged<C> {
     pub trail: Trail,
     /// The decision of the last stage that was run.
     pub decision: Decision,
+    /// The same request in shadow, if anything stands there.
+    pub(in crate::gate) beside: Option<Box<Beside<C>>>,
     /// How long it took to find the host's addresses; `None` if they were known.
     pub found_in: Option<Duration>,
 }
@@ -137,6 +141,16 @@ impl<C> Judged<C> {
     /// The option `max_body`, for answers that do not tell their length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
+    }
+
+    /// The option `timeouts`, up to the head of an answer.
+    pub fn timeouts(&self) -> ToOrigin {
+        ToOrigin::of(self.policy(), &self.trail)
+    }
+
+    /// The option `timeouts`, for bodies.
+    pub fn body_timeouts(&self) -> OfBodies {
+        OfBodies::of(self.policy(), &self.trail)
     }
 
     /// The option `verify`. Only the word `skip` of the policy skips.

@@ -1,5 +1,6 @@
 //! The permit: no request reaches an origin without one.
 
+pub use crate::policy::options::timeouts::{OfBodies, ToOrigin};
 use crate::vocab::target::{HostTarget, UrlTarget};
 use crate::vocab::verify::Verify;
 
@@ -11,7 +12,7 @@ use super::hold::Slot;
 ///
 /// ```compile_fail
 /// let target = crawlgate::vocab::target::UrlTarget::parse("http://example.com/").unwrap();
-/// let permit = crawlgate::gate::permit::Permit { target, vetted: (), slot: panic!(), verify: panic!() };
+/// let permit = crawlgate::gate::permit::Permit { target, vetted: (), slot: panic!(), manner: panic!() };
 /// ```
 ///
 /// ```compile_fail
@@ -26,17 +27,26 @@ pub struct Permit<V> {
     target: UrlTarget,
     vetted: V,
     slot: Slot,
-    verify: Verify,
+    manner: Manner,
+}
+
+/// How a request is sent, as far as the policy says.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Whether the origin's certificate must be verified.
+    pub verify: Verify,
+    /// In place of the configuration's time-outs.
+    pub timeouts: ToOrigin,
 }
 
 impl<V> Permit<V> {
-    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot, verify: Verify) -> Self {
-        Self { target, vetted, slot, verify }
+    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot, manner: Manner) -> Self {
+        Self { target, vetted, slot, manner }
     }
 
-    /// Whether the origin's certificate must be verified, as far as the policy says.
-    pub fn verify(&self) -> Verify {
-        self.verify
+    /// How it is sent.
+    pub fn manner(&self) -> Manner {
+        self.manner
     }
 
     /// Gives up the permit for the target to ask, the addresses to dial, and the host's slot, which must be kept to

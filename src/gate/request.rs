@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::destination::{Addresses, Destinations};
 use super::hold::{Arrival, Slot};
 use super::judged::{Asked, Judged};
-use super::permit::Permit;
+use super::permit::{Manner, Permit};
 use super::refusal::{Form, Refusal};
 use super::robots::RobotsFiles;
 use super::snapshot::{InForce, Snapshot};
@@ -70,8 +70,8 @@ pub async fn request<D: Destinations, R: RobotsFiles, C>(
                     judged = scope::judge(judged.asked, newer);
                     continue;
                 }
-                let verify = judged.verify();
-                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, verify))
+                let manner = Manner { verify: judged.verify(), timeouts: judged.timeouts() };
+                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, manner))
             }
             Err(refusal) => Outcome::Answer(refusal),
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::options::politeness::{Overflow, PaceKey};
+use crate::policy::options::timeouts::ToOrigin;
 use crate::politeness::pace::{Class, Pace};
 use crate::robots::standing::Known;
 use crate::store::Key;
@@ -15,7 +16,7 @@ use crate::vocab::verify::Verify;
 
 use super::destination::{Addresses, Destinations, Unreachable};
 use super::hold::{Asking, Hold};
-use super::permit::Permit;
+use super::permit::{Manner, Permit};
 use super::stage::pace;
 
 /// Knows hosts' robots.txt, from memory or by fetching them.
@@ -79,6 +80,8 @@ impl Errand {
             what: target.as_str(),
         };
         let slot = self.hold.admit(&asking, &mut None, || patience).await.map_err(|_| NotSent::Held)?;
-        Ok(Permit::new(target.clone(), vetted, slot, verify))
+        // What is fetched is for all who ask, so it takes the configuration's time.
+        let manner = Manner { verify, timeouts: ToOrigin::default() };
+        Ok(Permit::new(target.clone(), vetted, slot, manner))
     }
 }

@@ -7,13 +7,34 @@ use tokio::sync::watch;
 
 use crate::policy::Policy;
 
+use super::effects::Effects;
+use super::shadow::ShadowPolicy;
+
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
 pub struct Snapshot<C> {
     /// The policy.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// What others keep per policy: the counters of its rules.
     pub counters: C,
+    /// The fields that its options can make.
+    pub effects: Effects,
+    /// Another policy, judged beside it and without any effect.
+    pub shadow: Option<Arc<ShadowPolicy<C>>>,
+}
+
+impl<C> Snapshot<C> {
+    /// A policy as it takes force.
+    pub fn new(policy: impl Into<Arc<Policy>>, counters: C) -> Self {
+        let policy = policy.into();
+        Self { effects: Effects::of(&policy), policy, counters, shadow: None }
+    }
+
+    /// The same with another policy in its shadow.
+    #[must_use]
+    pub fn beside(self, shadow: Option<Arc<ShadowPolicy<C>>>) -> Self {
+        Self { shadow, ..self }
+    }
 }
 
 /// The place where the snapshot in force stands.

@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::options::politeness::Politeness;
+use crate::policy::options::timeouts::ToOrigin;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
 use crate::politeness::pace::Class;
@@ -22,6 +23,7 @@ use super::destination::{Addresses, Destinations, Remaining};
 use super::hold::{Arrival, Hold, Slot};
 use super::permit::TunnelPermit;
 use super::refusal::{Refusal, recorded};
+use super::shadow::Beside;
 use super::snapshot::{InForce, Snapshot};
 use super::stage::pace::{self, Subject};
 
@@ -54,6 +56,7 @@ pub struct TunnelJudged<C> {
     pub snapshot: Arc<Snapshot<C>>,
     /// How long it took to find the host's addresses; `None` if they were known.
     pub found_in: Option<Duration>,
+    pub(in crate::gate) beside: Option<Box<Beside<C>>>,
     trail: Trail,
     decision: Decision,
 }
@@ -77,7 +80,7 @@ pub struct TunnelWay<'a, D, C> {
     pub in_force: &'a InForce<C>,
     /// Where tunnels wait for their host's turn.
     pub hold: &'a Arc<Hold>,
-    /// For how long.
+    /// For how long, if the policy does not say.
     pub patience: Duration,
 }
 
@@ -121,13 +124,14 @@ async fn stages<D: Destinations, C>(
     let vetted = way.destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
     judged.found_in = vetted.found_in();
-    if by_address {
+    if by_address || judged.snapshot.shadows_see_addresses() {
         judged.judge_addresses(&mut vetted)?;
     }
     let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
     let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
     let subject = Subject { politeness, host, class: Class::Navigation, crawler, what: host };
-    let slot = pace::open(subject, &vetted, way.hold, arrival, way.patience).await;
+    let patience = judged.timeouts().connect_total.unwrap_or(way.patience);
+    let slot = pace::open(subject, &vetted, way.hold, arrival, patience).await;
     let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
     Ok((vetted, slot))
 }
@@ -135,7 +139,13 @@ async fn stages<D: Destinations, C>(
 impl<C> TunnelJudged<C> {
     fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
         let (trail, decision) = judge(&snapshot.policy, &asked);
-        Self { asked, snapshot, trail, decision, found_in: None }
+        let beside = Beside::of_tunnel(&facts(&asked, Fact::Unknown), &snapshot);
+        Self { asked, snapshot, trail, decision, beside, found_in: None }
+    }
+
+    /// What the rules have done, and what they came to.
+    pub(in crate::gate) fn said(&self) -> (&Trail, &Decision) {
+        (&self.trail, &self.decision)
     }
 
     /// What the policy says, whatever becomes of it.
@@ -160,6 +170,11 @@ impl<C> TunnelJudged<C> {
         }
     }
 
+    /// The option `timeouts`, up to a connection.
+    pub fn timeouts(&self) -> ToOrigin {
+        ToOrigin::of(&self.snapshot.policy, &self.trail)
+    }
+
     /// What the log keeps of a host that is refused by something else than the policy.
     pub fn keep(&self) -> Keep {
         recorded(&self.snapshot.policy, &self.trail, Keep::Host)
@@ -171,8 +186,9 @@ impl<C> TunnelJudged<C> {
     /// If that policy refuses it: the tunnel must be closed.
     pub fn judge_again(&mut self, snapshot: Arc<Snapshot<C>>, address: IpAddr) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;
-        let policy = &self.snapshot.policy;
-        (self.trail, self.decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
+        let facts = facts(&self.asked, Fact::Known(Some(address)));
+        (self.trail, self.decision) = self.snapshot.policy.decide(&facts);
+        self.beside = Beside::of_tunnel(&facts, &self.snapshot);
         self.refused()
     }
 
@@ -183,12 +199,14 @@ impl<C> TunnelJudged<C> {
             let policy = &self.snapshot.policy;
             let (trail, decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
             let refused = Refusal::by_policy(policy, &trail, &decision).is_some();
-            if refused { &mut dropped } else { &mut kept }.get_or_insert((trail, decision));
+            if refused { &mut dropped } else { &mut kept }.get_or_insert((trail, decision, address));
             !refused
         });
         let standing = if remaining == Remaining::Some { kept } else { dropped };
-        if let Some((trail, decision)) = standing {
+        if let Some((trail, decision, address)) = standing {
             (self.trail, self.decision) = (trail, decision);
+            let facts = facts(&self.asked, Fact::Known(Some(address)));
+            self.beside = Beside::of_tunnel(&facts, &self.snapshot);
         }
         self.refused()
     }
@@ -201,7 +219,7 @@ impl<C> TunnelJudged<C> {
     }
 }
 
-type Judgement = (Trail, Decision);
+type Judgement = (Trail, Decision, IpAddr);
 
 /// What a policy says of a tunnel whose address is not known yet.
 pub(super) fn judge(policy: &Policy, asked: &TunnelAsked) -> (Trail, Decision) {

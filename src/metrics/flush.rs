@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use http::HeaderValue;
 use prometheus::IntCounter;
+use smallvec::SmallVec;
 
 use crate::clock::Rfc3339;
 use crate::vocab::media_type::essence;
 use crate::vocab::reason::{Reason, Retry, StatusSource};
-use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
 
 use super::Families;
@@ -18,11 +18,12 @@ use super::content::ContentFamily;
 use super::labels::{
     CLIENT_LEFT, RuleMode, Source, Verdict, class_slot, error_slot, method_slot, reason_label,
 };
-use super::log::line::Line;
+use super::log::line::{Line, ShadowLine};
 use super::policy::PolicyMetrics;
 use super::record::{Answer, Flight, Keep, Outcome, Record, Subject};
 use super::repeat::Seen;
 use super::series::bump;
+use super::shadow::{Change, Example, Note, ShadowOf};
 
 impl Drop for Record {
     fn drop(&mut self) {
@@ -47,8 +48,8 @@ struct Ending {
     stage: Stage,
     /// None for a client that left before anything was decided.
     reason: Option<Reason>,
-    /// The live cause, or the shadow rule of a shadow rejection.
-    rule: Option<u32>,
+    /// The live cause, or the rule of a shadow rejection.
+    rule: Option<(ShadowOf, u32)>,
     status: Option<u16>,
     source: Source,
 }
@@ -58,16 +59,23 @@ impl Ending {
         let (verdict, reason, rule) = match record.outcome {
             Outcome::Pending => (Verdict::Allow, None, None),
             Outcome::Rejected { reason, rule } => (Verdict::Reject, Some(reason), rule),
-            Outcome::Allowed { rule } => match (record.shadowed.first(), rule) {
-                (Some(shadow), _) => (Verdict::ShadowReject, Some(Reason::Rule), Some(*shadow)),
-                (None, Some(rule)) => (Verdict::Allow, Some(Reason::Rule), Some(rule)),
-                (None, None) => (Verdict::Allow, Some(Reason::Default), None),
-            },
+            Outcome::Allowed { rule: Some(rule) } => (Verdict::Allow, Some(Reason::Rule), Some(rule)),
+            Outcome::Allowed { rule: None } => (Verdict::Allow, Some(Reason::Default), None),
         };
-        let stage = if verdict == Verdict::ShadowReject { record.shadow_stage } else { record.stage };
         let (status, source) =
             record.sent.map_or((None, Source::Proxy), |(status, source)| (Some(status), source));
-        Self { verdict, stage, reason, rule, status, source }
+        let rule = rule.map(|rule| (ShadowOf::Rule(rule), rule));
+        let live = Self { verdict, stage: record.stage, reason, rule, status, source };
+        match record.differences().next() {
+            Some(note) if note.change == Change::Refuses => Self {
+                verdict: Verdict::ShadowReject,
+                stage: note.stage,
+                reason: Some(note.reason),
+                rule: note.rule.map(|rule| (note.of, rule)),
+                ..live
+            },
+            Some(_) | None => live,
+        }
     }
 
     fn mode(&self) -> RuleMode {
@@ -89,6 +97,7 @@ impl Record {
 
     fn count(&mut self, ending: &Ending, ended: Instant) {
         self.count_rules();
+        self.count_shadows(ending);
         let families = self.books.metrics.families();
         if self.flight == Flight::Counted {
             families.inflight.dec();
@@ -120,18 +129,53 @@ impl Record {
     /// A rule counts once a request, whatever the number of stages it was noted at.
     fn count_rules(&mut self) {
         let Some(policy) = &self.policy else { return };
-        for rules in [&mut self.matched[..], &mut self.shadowed[..]] {
-            rules.sort_unstable();
-        }
+        self.matched.sort_unstable();
         self.matched.dedup();
-        self.shadowed.dedup();
         self.matched.iter().for_each(|rule| policy.matched(*rule));
-        self.shadowed.iter().for_each(|rule| policy.decided(*rule));
         match self.outcome {
             Outcome::Allowed { rule: Some(rule) } | Outcome::Rejected { rule: Some(rule), .. } => {
                 policy.decided(rule);
             }
             Outcome::Pending | Outcome::Allowed { rule: None } | Outcome::Rejected { rule: None, .. } => {}
+        }
+    }
+
+    /// The shadows that would have decided otherwise.
+    fn differences(&self) -> impl Iterator<Item = &Note> {
+        let changed = self.changed();
+        let notes = self.shadows.iter().flat_map(|shadows| shadows.notes.iter());
+        notes.filter(move |note| Some(note.change) == changed)
+    }
+
+    fn count_shadows(&self, ending: &Ending) {
+        let Some(shadows) = &self.shadows else { return };
+        for policy in [self.policy.as_ref(), shadows.whole.as_ref()].into_iter().flatten() {
+            policy.book().count();
+        }
+        for note in &shadows.notes {
+            let Some(policy) = shadows.metrics(note.of, self.policy.as_ref()) else { continue };
+            note.matched.iter().for_each(|rule| policy.matched(*rule));
+            note.decided.iter().for_each(|rule| policy.decided(*rule));
+        }
+        for note in self.differences() {
+            let policy = shadows.metrics(note.of, self.policy.as_ref());
+            policy.iter().for_each(|policy| policy.book().note(note, self.example(note, ending)));
+        }
+    }
+
+    /// The request as an example: with no more of its URL than its line in the log shows.
+    fn example(&self, note: &Note, ending: &Ending) -> Example {
+        let (url, host) = self.shown(ending);
+        let crawler = self.books.metrics.families().crawler(self.crawler);
+        Example {
+            at: self.books.clock.wall(),
+            decision: (*self.id().text()).into(),
+            crawler: crawler.map_or("", |series| series.crawler.as_str()).into(),
+            url: url.map(|url| self.books.log.redacted(url)),
+            host: host.map(Into::into),
+            stage: note.stage,
+            reason: reason_label(ending.reason),
+            rule: note.rule,
         }
     }
 
@@ -188,6 +232,8 @@ impl Record {
         let policy = self.policy.as_deref();
         let content_type = self.content_type.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
         let content_type = content_type.as_deref().map(essence);
+        let shadows: SmallVec<[ShadowLine<'_>; 2]> =
+            self.differences().map(|note| self.shadow_line(note)).collect();
         let line = Line {
             ts: Rfc3339(self.books.clock.wall()),
             decision: &id,
@@ -198,7 +244,7 @@ impl Record {
             host,
             verdict: ending.verdict.as_str(),
             reason: reason_label(ending.reason),
-            rule: policy.zip(ending.rule).and_then(|(policy, rule)| policy.rule(rule)).map(RuleId::as_str),
+            rule: ending.rule.and_then(|(of, rule)| self.rule_shown(of, rule)),
             policy: policy.map(PolicyMetrics::name),
             revision: policy.map(PolicyMetrics::revision),
             mode: ending.mode().as_str(),
@@ -213,8 +259,29 @@ impl Record {
             ttfb: self.times.ttfb.whole(),
             address: self.address,
             error: self.error_shown(),
+            shadows: &shadows,
+            source: self.source.as_ref().and_then(|source| source.to_str().ok()),
         };
         self.books.log.write(&line);
+    }
+
+    fn shadow_line(&self, note: &Note) -> ShadowLine<'_> {
+        let whole = self.shadows.as_ref().and_then(|shadows| shadows.whole.as_deref());
+        ShadowLine {
+            rule: note.rule.and_then(|rule| self.rule_shown(note.of, rule)),
+            policy: whole.filter(|_| note.of == ShadowOf::Policy).map(PolicyMetrics::name),
+            verdict: note.change.as_str(),
+            stage: note.stage.as_str(),
+            reason: note.reason.as_str(),
+        }
+    }
+
+    fn rule_shown(&self, of: ShadowOf, rule: u32) -> Option<&str> {
+        let policy = match &self.shadows {
+            Some(shadows) => shadows.metrics(of, self.policy.as_ref()),
+            None => self.policy.as_deref(),
+        };
+        policy?.shown(rule)
     }
 
     /// What the log may show of the target: of a rejected URL no more than the policy lets it keep.

@@ -133,19 +133,21 @@ pub enum Closed {
 
 /// The decision log. Cheap to clone; the writer ends with the last clone, at the latest.
 #[derive(Clone, Debug)]
-pub struct Log(Option<Arc<Open>>);
+pub struct Log {
+    open: Option<Arc<Open>>,
+    query: QueryText,
+}
 
 #[derive(Debug)]
 struct Open {
     queue: Arc<Queue>,
     allows: Share,
-    query: QueryText,
 }
 
 impl Log {
     /// A log that takes nothing.
     pub fn off() -> Self {
-        Self(None)
+        Self { open: None, query: QueryText::Shown }
     }
 
     /// Opens the destination and starts the writer thread; neither for [`Destination::None`].
@@ -155,7 +157,7 @@ impl Log {
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
         let LogSettings { to, allows, on_full, query, queue } = settings;
         let sink: Box<dyn Write + Send> = match to {
-            Destination::None => return Ok(Self::off()),
+            Destination::None => return Ok(Self { open: None, query }),
             Destination::Stderr => Box::new(io::stderr()),
             Destination::Stdout => Box::new(io::stdout()),
             Destination::Path(path) => Box::new(append_to(&path)?),
@@ -163,41 +165,41 @@ impl Log {
         };
         let queue = Arc::new(Queue::new(queue, on_full, metrics.log_dropped(), clock.clone()));
         writer::start(&queue, sink)?;
-        Ok(Self(Some(Arc::new(Open { queue, allows, query }))))
+        Ok(Self { open: Some(Arc::new(Open { queue, allows })), query })
     }
 
     /// Whether any line could be written.
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.open.is_some()
     }
 
     /// Waits while the log is full and [`OnFull::Wait`] is set; at once otherwise. To be awaited before a request
     /// is begun.
     pub async fn room(&self) {
-        if let Some(open) = &self.0 {
+        if let Some(open) = &self.open {
             open.queue.room().await;
         }
     }
 
     /// What readiness should warn of: lines that cannot be written now, or were lost within the last minute.
     pub fn warning(&self) -> Option<String> {
-        self.0.as_ref().and_then(|open| open.queue.warning())
+        self.open.as_ref().and_then(|open| open.queue.warning())
     }
 
     /// Waits until everything that was logged before has been written or dropped. Blocks the thread.
     pub fn flush(&self, within: Duration) -> Closed {
-        self.0.as_ref().map_or(Closed::Done, |open| open.queue.flush(within))
+        self.open.as_ref().map_or(Closed::Done, |open| open.queue.flush(within))
     }
 
     /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread, for a
     /// process that ends.
     pub fn close(&self, within: Duration) -> Closed {
-        self.0.as_ref().map_or(Closed::Done, |open| open.queue.close(within))
+        self.open.as_ref().map_or(Closed::Done, |open| open.queue.close(within))
     }
 
     /// Whether the line of the request with this number is to be written.
     pub(in crate::metrics) fn takes(&self, number: u64, verdict: Verdict) -> bool {
-        match (&self.0, verdict) {
+        match (&self.open, verdict) {
             (None, _) => false,
             (Some(_), Verdict::Reject | Verdict::ShadowReject) => true,
             (Some(open), Verdict::Allow) => open.allows.takes(number),
@@ -206,8 +208,16 @@ impl Log {
 
     /// Hands a line to the writer.
     pub(in crate::metrics) fn write(&self, line: &Line<'_>) {
-        if let Some(open) = &self.0 {
-            open.queue.push(|buffer| line.render(open.query, buffer));
+        if let Some(open) = &self.open {
+            open.queue.push(|buffer| line.render(self.query, buffer));
+        }
+    }
+
+    /// A URL with as much of its query as the log shows; whether or not any line is written.
+    pub(in crate::metrics) fn redacted(&self, url: &str) -> Box<str> {
+        match (self.query, url.split_once('?')) {
+            (QueryText::Redacted, Some((before, _))) => [before, line::REDACTED].concat().into(),
+            (QueryText::Redacted | QueryText::Shown, _) => url.into(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::vocab::rule_id::RuleId;
 use super::labels::RuleMode;
 use super::names;
 use super::series::{Error, Registrar};
+use super::shadow::Book;
 use super::{Families, Metrics};
 
 /// How many rules of a policy are counted under their own id; the rest share [`OTHER_RULES`].
@@ -120,10 +121,12 @@ pub struct PolicyMetrics {
     name: Box<str>,
     revision: Box<str>,
     rules: Box<[RuleSeries]>,
+    book: Book,
 }
 
 struct RuleSeries {
-    id: RuleId,
+    /// Its id; in a shadow policy behind the policy's name and a slash, which no id has.
+    id: Box<str>,
     mode: RuleMode,
     /// The label under which it is counted.
     label: Label,
@@ -156,8 +159,10 @@ impl Metrics {
     ) -> Arc<PolicyMetrics> {
         let families = &self.families().policy;
         let mut own = 0;
-        let rules: Box<[RuleSeries]> =
-            rules.into_iter().map(|(id, mode)| RuleSeries::resolve(families, id, mode, &mut own)).collect();
+        let rules: Box<[RuleSeries]> = rules
+            .into_iter()
+            .map(|(id, mode)| RuleSeries::resolve(families, id.as_str(), mode, &mut own))
+            .collect();
         let disabled = rules.iter().filter(|rule| rule.mode == RuleMode::Disabled).count();
         families.rules.set(gauge(rules.len()));
         families.rules_disabled.set(gauge(disabled));
@@ -165,7 +170,27 @@ impl Metrics {
         families.reloaded.inc();
         families.show(name, revision);
         let families = Arc::clone(&self.0);
-        Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules })
+        let book = Book::default();
+        Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules, book })
+    }
+
+    /// Resolves the counters of a policy that is judged in shadow of the live one. Each rule is counted as
+    /// `POLICY/RULE`, in mode `shadow`, so that it cannot be mixed up with one of the live policy.
+    pub fn shadow_loaded<'r>(
+        &self,
+        name: &str,
+        revision: &str,
+        rules: impl IntoIterator<Item = (&'r RuleId, RuleMode)>,
+    ) -> Arc<PolicyMetrics> {
+        let families = &self.families().policy;
+        let mut own = 0;
+        let series = |(id, mode): (&RuleId, RuleMode)| {
+            let mode = if mode == RuleMode::Enforce { RuleMode::Shadow } else { RuleMode::Disabled };
+            RuleSeries::resolve(families, &format!("{name}/{id}"), mode, &mut own)
+        };
+        let rules = rules.into_iter().map(series).collect();
+        let (families, book) = (Arc::clone(&self.0), Book::default());
+        Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules, book })
     }
 
     /// The policy was read again and is what was in force.
@@ -188,9 +213,9 @@ fn gauge(count: usize) -> i64 {
 }
 
 impl RuleSeries {
-    fn resolve(families: &PolicyFamilies, id: &RuleId, mode: RuleMode, own: &mut usize) -> Self {
+    fn resolve(families: &PolicyFamilies, id: &str, mode: RuleMode, own: &mut usize) -> Self {
         let label = if *own < RULE_LABELS { Label::Own } else { Label::Shared };
-        let mut series = Self { id: id.clone(), mode, label, counters: None };
+        let mut series = Self { id: id.into(), mode, label, counters: None };
         if mode != RuleMode::Disabled {
             *own += 1;
             series.counters = Some(families.claim(series.label(), mode));
@@ -200,7 +225,7 @@ impl RuleSeries {
 
     fn label(&self) -> &str {
         match self.label {
-            Label::Own => self.id.as_str(),
+            Label::Own => &self.id,
             Label::Shared => OTHER_RULES,
         }
     }
@@ -217,18 +242,23 @@ impl PolicyMetrics {
         &self.revision
     }
 
-    /// The id of a rule.
-    pub fn rule(&self, rule: u32) -> Option<&RuleId> {
-        self.series(rule).map(|series| &series.id)
+    /// The name of a rule in headers, log and metrics: its id, or `POLICY/ID` in a shadow policy.
+    pub fn shown(&self, rule: u32) -> Option<&str> {
+        self.series(rule).map(|series| &*series.id)
     }
 
-    /// Counts a rule that matched.
+    /// What shadows would have changed under this policy.
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
     /// How often a rule matched and how often it decided; `None` for one that takes no part.
     pub fn counts(&self, rule: u32) -> Option<(u64, u64)> {
         let counters = self.series(rule)?.counters.as_ref()?;
         Some((counters.matched.get(), counters.decided.get()))
     }
 
+    /// Counts a rule that matched.
     pub(super) fn matched(&self, rule: u32) {
         if let Some(counters) = self.series(rule).and_then(|series| series.counters.as_ref()) {
             counters.matched.inc();

@@ -25,6 +25,7 @@ use super::labels::Source;
 use super::log::Log;
 use super::policy::PolicyMetrics;
 use super::repeat::Repeats;
+use super::shadow::{Change, Notes};
 use super::{CrawlerIndex, Metrics};
 
 /// Begins records, and is where they end: the metrics and the decision log of one proxy. Cheap to clone.
@@ -66,11 +67,11 @@ impl Recorder {
             policy: None,
             outcome: Outcome::Pending,
             matched: SmallVec::new(),
-            shadowed: SmallVec::new(),
-            shadow_stage: Stage::Identify,
+            shadows: None,
             keep: Keep::Host,
             origin: None,
             content_type: None,
+            source: None,
             sent: None,
             times: Times::default(),
             up: 0,
@@ -131,11 +132,11 @@ pub struct Record {
     pub(super) policy: Option<Arc<PolicyMetrics>>,
     pub(super) outcome: Outcome,
     pub(super) matched: SmallVec<[u32; 8]>,
-    pub(super) shadowed: SmallVec<[u32; 2]>,
-    pub(super) shadow_stage: Stage,
+    pub(super) shadows: Option<Box<Notes>>,
     pub(super) keep: Keep,
     pub(super) origin: Option<(u16, ContentFamily)>,
     pub(super) content_type: Option<HeaderValue>,
+    pub(super) source: Option<HeaderValue>,
     pub(super) sent: Option<(u16, Source)>,
     pub(super) times: Times,
     up: u64,
@@ -232,7 +233,8 @@ impl Record {
         self.policy = Some(Arc::clone(policy));
         self.outcome = Outcome::Pending;
         self.matched.clear();
-        self.shadowed.clear();
+        self.shadows = None;
+        self.source = None;
     }
 
     /// Sets the rules that matched so far, at all stages, by their indices in the policy; each counts once.
@@ -253,12 +255,23 @@ impl Record {
         self.keep = keep;
     }
 
-    /// A rule in shadow mode would refuse the request at the stage it is at.
-    pub fn shadow_rejected(&mut self, rule: u32) {
-        if self.shadowed.is_empty() {
-            self.shadow_stage = self.stage;
+    /// Sets what stands in shadow says so far; `None` if nothing stands there.
+    pub fn shadows(&mut self, notes: Option<Box<Notes>>) {
+        self.shadows = notes;
+    }
+
+    /// What `Crawl-Shadow` says: the verdicts in shadow that differ from the live one. `None` if none does.
+    pub fn shadow_words(&self) -> Option<String> {
+        self.shadows.as_ref()?.words(self.changed()?, self.policy.as_ref())
+    }
+
+    /// What a shadow can have changed, after what became of the request.
+    pub(super) fn changed(&self) -> Option<Change> {
+        match self.outcome {
+            Outcome::Pending => None,
+            Outcome::Allowed { .. } => Some(Change::Refuses),
+            Outcome::Rejected { .. } => Some(Change::Admits),
         }
-        self.shadowed.push(rule);
     }
 
     /// The request stage has its verdict: ends the decision's duration.
@@ -300,6 +313,13 @@ impl Record {
         self.times.ttfb = Micros::from(ttfb);
         if self.books.log.is_on() {
             self.content_type = content_type.cloned();
+        }
+    }
+
+    /// Sets what the policy's option `source` says; shown in the log.
+    pub fn source(&mut self, source: &HeaderValue) {
+        if self.books.log.is_on() {
+            self.source = Some(source.clone());
         }
     }
 

@@ -14,15 +14,18 @@ mod lists;
 mod options;
 mod regex;
 mod rules;
+mod spaces;
 mod stages;
 
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::{Problems, Texts};
 
 use super::Policy;
 use super::cases::Case;
-use super::rule::StageSet;
-use super::source::tree::{Source, Text};
+use super::lint;
+use super::rule::{Mode, StageSet};
+use super::shadow;
+use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
 use drafts::Drafts;
 use lists::Lists;
@@ -47,10 +50,14 @@ pub struct Compiled {
     pub policy: Policy,
     /// Its cases, not yet run.
     pub cases: Vec<Case>,
+    /// Where each of its rules begins, in the order of [`Policy::rules`].
+    pub places: Vec<Place>,
     /// The crawlers that its rules name; whether the configuration knows them is not looked at.
     pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
     pub problems: Vec<Problem>,
+    /// What it was read from, to show the lines of problems that others find.
+    pub texts: Texts,
 }
 
 /// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
@@ -74,16 +81,23 @@ pub fn builtin() -> Result<Compiled, Vec<Problem>> {
     load(&MemoryFiles::new().with("builtin", text), "builtin", Purpose::Serve)
 }
 
+/// Checks cases that are written apart from their policy, as those in it are.
+pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
+    checks::cases(policy, cases, problems);
+}
+
 /// Compiles a policy for a purpose; `problems` are those found when it was read.
 ///
 /// # Errors
 /// As [`load`].
 pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
-    let mut options = Options::of_document(source, &mut problems);
+    let mut options = Options::of_document(source, purpose, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
     let placings = stages::place(&drafts, &mut problems);
-    let rules = rules::rules(&drafts, &placings, &mut options, &mut problems);
+    let classes = spaces::classes(&drafts);
+    let rules = rules::rules(&drafts, &placings, &classes, &mut options, &mut problems);
+    let spaces = spaces::spaces(source, purpose, &drafts, &mut options, &mut problems);
     options.report(&mut problems);
     // Of a policy that is refused, the condition that names a list may be what is wrong.
     if !problems.has_errors() {
@@ -93,24 +107,29 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     checks::read_from_headers(&drafts, &mut problems);
     documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().for_each(|rule| stages.unite(rule.active));
+    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
     let policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
         options: options.into_table(&rules),
+        shadows: shadow::outermost(&rules),
         rules,
+        spaces,
         lists: lists.into_lists(),
         stages,
         purpose,
     };
-    checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
+    let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+    lint::lint(&policy, &sources, &problems).into_iter().for_each(|problem| problems.push(problem));
     let refused = problems.has_errors();
+    let texts = problems.texts();
     let problems = problems.into_vec();
     if refused {
         return Err(problems);
     }
-    let crawlers = crawlers::named(&source.rules);
-    Ok(Compiled { policy, cases: source.cases.clone(), crawlers, problems })
+    let crawlers = crawlers::named(source);
+    let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
+    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems, texts })
 }

@@ -2,7 +2,7 @@
 
 use super::fact::{Fact, Facts, Subject};
 use super::field::{Field, ValueType};
-use super::list::{Items, List, ListKind};
+use super::list::{Items, List};
 use super::pattern::{Case, Networks, Ranges, TextKind, TextTest, surt};
 use super::rule::PolicyStage;
 use crate::vocab::target::HostTarget;
@@ -66,6 +66,17 @@ pub struct Atom {
     pub field: Field,
     /// The test.
     pub test: Test,
+    /// Of a test by expressions what each of them stands for, as it was written; else empty.
+    pub written: Box<[Written]>,
+}
+
+/// A value of a policy that was compiled to an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The kind of test under which it stands: `regex`, `glob`, `prefix`.
+    pub kind: &'static str,
+    /// Its text.
+    pub text: Box<str>,
 }
 
 /// What an atom asks of its field.
@@ -125,7 +136,8 @@ fn settle(parts: &[Condition], deciding: Truth, facts: &Facts<'_>, lists: &[List
 }
 
 impl Atom {
-    fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+    /// The value of the test under these facts.
+    pub(in crate::policy) fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
         match &self.test {
             Test::Text(test) => match self.field.any_text(facts, |text| test.matches(text)) {
                 Fact::Known(value) => value.into(),
@@ -149,14 +161,7 @@ impl Atom {
             let number = self.field.number(facts);
             return number.map(|n| n.is_some_and(|n| list.items.contains(&n.to_string()))).into();
         }
-        // A list is compared in its own way only with the field of its kind; else exactly.
-        let matches = |text: &str| match (list.kind, &self.field) {
-            (ListKind::Domains, Field::Host) => list.items.has_parent_of(text),
-            (ListKind::UrlPrefixes, Field::Url) => list.items.has_prefix_of(text),
-            (ListKind::Surts, Field::Url) => surt(text).is_some_and(|s| list.items.has_prefix_of(&s)),
-            _ => list.items.contains(text),
-        };
-        self.field.any_text(facts, matches).into()
+        self.field.any_text(facts, |text| list.holds(&self.field, text)).into()
     }
 
     /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there

@@ -1,13 +1,21 @@
 //! Why a decision is what it is: what became of every rule, and which rule set every option.
 //!
-//! Nothing is evaluated again: the request's [`Trail`] already knows.
+//! What became of rules and options is read from the request's [`Trail`]; only [`ground`]s ask conditions again.
+
+pub mod ground;
+pub mod test_words;
 
 use serde_json::{Value as Json, json};
 
 use super::Policy;
+use super::condition::{Condition, Truth};
+use super::fact::{Fact, Facts};
+use super::list::List;
 use super::options::{SetBy, Slot, Value};
 use super::rule::{Mode, PolicyStage, Rule, RuleIndex};
 use super::trail::{State, Trail};
+use ground::{Ground, Seen};
+use test_words::{CONTENT, TestWords};
 
 /// What became of a rule; the words that `crawlgate explain` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +28,7 @@ pub enum RuleStatus {
     Stopped,
     /// `enabled: false` or `mode: shadow`, its own or of a group around it.
     Disabled,
-    /// A group around it did not apply.
+    /// A group around it did not apply, or it belongs to a space of other crawlers.
     Parent,
     /// It waits for facts that are not given.
     Undecided,
@@ -89,6 +97,41 @@ impl Policy {
         all
     }
 
+    /// Why a rule matched, did not match, or is undecided; nothing of rules that were skipped, and of those without a
+    /// condition.
+    pub fn grounds(&self, line: &RuleLine<'_>, facts: &Facts<'_>) -> Vec<Ground> {
+        let asked = match line.status {
+            RuleStatus::Matched | RuleStatus::NoMatch | RuleStatus::Undecided => true,
+            RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => false,
+        };
+        let Some(condition) = line.rule.condition().filter(|_| asked) else { return Vec::new() };
+        match passed_by(line, condition, facts, &self.lists) {
+            Some(ground) => vec![ground],
+            None => condition.grounds(facts, &self.lists),
+        }
+    }
+
+    /// The paths of all options, in the order of their slots.
+    pub fn option_paths(&self) -> impl Iterator<Item = &str> {
+        self.options.entries.iter().map(|entry| &*entry.path)
+    }
+
+    /// The place of an option; `None` of a key of an open map that the policy does not name.
+    pub fn slot_of(&self, path: &str) -> Option<Slot> {
+        let at = self.option_paths().position(|known| known == path)?;
+        u16::try_from(at).ok().map(Slot)
+    }
+
+    /// The path of an option.
+    pub fn option_path(&self, slot: Slot) -> &str {
+        self.options.entries.get(usize::from(slot.0)).map_or("", |entry| &entry.path)
+    }
+
+    /// The condition of a rule in one line; `None` of a group without one.
+    pub fn condition_in_words(&self, rule: &Rule) -> Option<String> {
+        rule.condition().map(|condition| condition.in_words(&self.lists))
+    }
+
     /// The id of a rule.
     pub fn rule_id(&self, rule: RuleIndex) -> Option<&str> {
         self.rules.get(rule.0 as usize).map(|r| r.id.as_str())
@@ -103,6 +146,7 @@ impl Policy {
             State::NoMatch => RuleStatus::NoMatch,
             State::Cut => RuleStatus::Stopped,
             State::Undecided => RuleStatus::Undecided,
+            State::Pending if !self.spaces.runs(at, trail.space()) => RuleStatus::Parent,
             State::Pending => self.status_by_parents(trail, rule),
         }
     }
@@ -128,6 +172,26 @@ impl RuleLine<'_> {
     pub fn waits_for(&self) -> Option<PolicyStage> {
         (self.status == RuleStatus::Undecided).then_some(self.rule.stage)
     }
+}
+
+/// A rule on type or size passes by what is no success with content, whatever its condition says.
+fn passed_by(
+    line: &RuleLine<'_>,
+    condition: &Condition,
+    facts: &Facts<'_>,
+    lists: &[List],
+) -> Option<Ground> {
+    let Fact::Known(response) = facts.response else { return None };
+    let passed_by = line.status == RuleStatus::NoMatch
+        && line.rule.content_only
+        && !response.is_success_with_content()
+        && condition.evaluate(facts, lists) != line.rule.indifferent();
+    passed_by.then(|| Ground {
+        field: "status".into(),
+        seen: Seen::Value(response.status.to_string()),
+        test: TestWords { kind: CONTENT, values: Vec::new() },
+        truth: Truth::No,
+    })
 }
 
 /// Puts a value at a dotted path, making the objects on its way.

@@ -215,6 +215,11 @@ impl<'a> Facts<'a> {
         Self::new(Subject::Tunnel(target))
     }
 
+    /// The same, as where nothing is read of documents.
+    pub(in crate::policy) fn silent(&self) -> Self {
+        Self { document: Fact::Known(DocumentFacts::SILENT), ..*self }
+    }
+
     fn new(subject: Subject<'a>) -> Self {
         Self {
             subject,

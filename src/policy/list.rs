@@ -1,9 +1,14 @@
 //! Named sets for big data: `lists:` of a policy (policy.md section 1).
 
-use std::collections::HashSet;
+pub mod texts;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+
+use super::field::Field;
+use super::pattern::surt;
+use texts::{SortedTexts, TextSet, Texts};
 
 /// Which field a list is compared with, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +56,7 @@ impl ListKind {
 }
 
 /// A named set, ready to be asked.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct List {
     /// The name in the policy.
     pub name: Box<str>,
@@ -61,13 +66,26 @@ pub struct List {
     pub items: Items,
 }
 
+impl List {
+    /// Whether a text of a field is in the list. It is compared in its own way only with the field of its kind; else
+    /// exactly.
+    pub fn holds(&self, field: &Field, text: &str) -> bool {
+        match (self.kind, field) {
+            (ListKind::Domains, Field::Host) => self.items.has_parent_of(text),
+            (ListKind::UrlPrefixes, Field::Url) => self.items.has_prefix_of(text),
+            (ListKind::Surts, Field::Url) => surt(text).is_some_and(|s| self.items.has_prefix_of(&s)),
+            _ => self.items.contains(text),
+        }
+    }
+}
+
 /// The items of a list, laid out for the questions that its kind is asked.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum Items {
     /// For exact look-ups and walks over a host's parents.
-    Set(HashSet<Box<str>>),
+    Set(TextSet),
     /// For prefixes: sorted, and no item is a prefix of another, so that one binary search answers.
-    Prefixes(Box<[Box<str>]>),
+    Prefixes(SortedTexts),
     /// For addresses: sorted, and no network overlaps another, so that one binary search answers.
     Networks(Box<[IpNet]>),
 }
@@ -75,7 +93,7 @@ pub enum Items {
 impl Items {
     /// No items at all.
     pub fn empty() -> Self {
-        Self::Prefixes([].into())
+        Self::Prefixes(SortedTexts::default())
     }
 
     /// Merges networks, so that none overlaps another.
@@ -83,23 +101,30 @@ impl Items {
         Self::Networks(IpNet::aggregate(&networks).into())
     }
 
-    /// Sorts prefixes and drops those that a shorter one covers.
-    pub fn prefixes(mut items: Vec<Box<str>>) -> Self {
-        items.sort_unstable();
-        let mut kept: Vec<Box<str>> = Vec::with_capacity(items.len());
-        for item in items {
-            if !kept.last().is_some_and(|shorter| item.starts_with(&**shorter)) {
-                kept.push(item);
-            }
+    /// Items that are looked up whole.
+    pub fn set(items: Texts) -> Self {
+        Self::Set(TextSet::new(items))
+    }
+
+    /// Items that a text may begin with.
+    pub fn prefixes(items: &Texts) -> Self {
+        Self::Prefixes(SortedTexts::new(items))
+    }
+
+    /// Any item that is a text.
+    pub fn first(&self) -> Option<&str> {
+        match self {
+            Self::Set(set) => set.texts().get(0),
+            Self::Prefixes(items) => items.texts().get(0),
+            Self::Networks(_) => None,
         }
-        Self::Prefixes(kept.into())
     }
 
     /// Whether the text is an item.
     pub fn contains(&self, text: &str) -> bool {
         match self {
             Self::Set(set) => set.contains(text),
-            Self::Prefixes(items) => items.binary_search_by(|item| (**item).cmp(text)).is_ok(),
+            Self::Prefixes(items) => items.contains(text),
             Self::Networks(_) => false,
         }
     }
@@ -107,12 +132,8 @@ impl Items {
     /// Whether the text begins with an item.
     pub fn has_prefix_of(&self, text: &str) -> bool {
         match self {
-            Self::Prefixes(items) => {
-                let after = items.partition_point(|item| **item <= *text);
-                let nearest = after.checked_sub(1).and_then(|at| items.get(at));
-                nearest.is_some_and(|item| text.starts_with(&**item))
-            }
-            Self::Set(set) => set.iter().any(|item| text.starts_with(&**item)),
+            Self::Prefixes(items) => items.has_prefix_of(text),
+            Self::Set(set) => set.texts().iter().any(|item| text.starts_with(item)),
             Self::Networks(_) => false,
         }
     }
@@ -150,7 +171,9 @@ mod tests {
 
     #[test]
     fn domains_match_whole_labels() {
-        let items = Items::Set(HashSet::from(["foo.com".into()]));
+        let mut items = Texts::default();
+        assert!(items.push("foo.com"));
+        let items = Items::set(items);
         assert!(items.has_parent_of("foo.com"));
         assert!(items.has_parent_of("a.b.foo.com"));
         assert!(!items.has_parent_of("notfoo.com"));
@@ -174,18 +197,5 @@ mod tests {
         ] {
             assert_eq!(items.covers(address.parse().unwrap()), expected, "{address}");
         }
-    }
-
-    #[test]
-    fn prefixes_are_found_by_one_search() {
-        let items = Items::prefixes(
-            ["http://b/", "http://a/x/", "http://a/x/y", "http://a/x"].map(Into::into).into(),
-        );
-        let Items::Prefixes(kept) = &items else { panic!() };
-        assert_eq!(kept.len(), 2);
-        assert!(items.has_prefix_of("http://a/x/y/z"));
-        assert!(items.has_prefix_of("http://b/"));
-        assert!(!items.has_prefix_of("http://a/w"));
-        assert!(!items.has_prefix_of("http://"));
     }
 }

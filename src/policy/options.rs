@@ -4,14 +4,17 @@
 //! (`disposition`, `politeness.delay`, `meta.team` …). A rule assigns values to slots; while a request is judged
 //! only the rule that last assigned each slot is kept, which is also what explain shows.
 
+pub mod fields;
 pub mod politeness;
 pub mod robots;
 pub mod schema;
+pub mod timeouts;
 mod value;
 
 pub use value::Value;
 
 use super::rule::{Rule, RuleBody, RuleIndex};
+use super::space::SpaceIndex;
 
 /// The place of an option in an [`OptionTable`].
 ///
@@ -83,12 +86,14 @@ impl OptionTable {
 }
 
 /// Who set an option's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetBy {
     /// Nobody: it is the built-in default.
     BuiltIn,
     /// The document's `options`.
     Document,
+    /// The `options` of the crawler's space.
+    Space(SpaceIndex),
     /// A rule.
     Rule(RuleIndex),
 }

@@ -99,6 +99,22 @@ impl TextKind {
     }
 }
 
+impl TextKind {
+    /// What a kind that counts finds in a text; `None` of any other.
+    pub fn counted(&self, text: &str) -> Option<u64> {
+        if let Self::Length(_) = self {
+            return Some(text.chars().count() as u64);
+        }
+        if let Self::Segments(_) = self {
+            return Some(segments(text).count() as u64);
+        }
+        if let Self::Repeats(_) = self {
+            return Some(commonest(text));
+        }
+        if let Self::Params(_) = self { Some(parameters(text)) } else { None }
+    }
+}
+
 impl Case {
     fn equal(self, text: &str, value: &str) -> bool {
         match self {

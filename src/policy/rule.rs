@@ -4,7 +4,7 @@ use crate::vocab::intent::Intent;
 use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
 
-use super::condition::Condition;
+use super::condition::{Condition, Truth};
 use super::options::Assignment;
 
 /// The stages at which a policy is asked.
@@ -106,10 +106,59 @@ pub struct Rule {
     /// From the response stage on it judges only 2xx with content: it names `content_type` or `size`, and neither
     /// it nor a group around it names `status` or a header.
     pub content_only: bool,
-    /// The stages at which it, or a rule that it contains, could do something.
+    /// The stages at which it, or a rule that it contains, could do something. Rules in shadow count among themselves
+    /// only.
     pub active: StageSet,
+    /// Which part it has in the code of a refusal.
+    pub class: RuleClass,
     /// What it is.
     pub body: RuleBody,
+}
+
+/// The kinds of rule that a crawl space tells apart when it refuses a URL of the ledger (policy.md section 6, after
+/// OmniFind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleClass {
+    /// It, and the groups around it, name no field but `host`, `authority` and `port`.
+    Domain,
+    /// It counts as a prefix or address rule.
+    Other,
+}
+
+impl Rule {
+    /// Its condition; `None` of a group that has none.
+    pub fn condition(&self) -> Option<&Condition> {
+        match &self.body {
+            RuleBody::Filter(filter) => Some(&filter.condition),
+            RuleBody::Group(group) => match &group.guard {
+                Guard::When(condition) | Guard::Unless(condition) => Some(condition),
+                Guard::Always => None,
+            },
+        }
+    }
+
+    /// The key under which its condition stands; `None` of a group that has none.
+    pub fn key(&self) -> Option<&'static str> {
+        match &self.body {
+            RuleBody::Filter(filter) => Some(match filter.sense {
+                Sense::Forbid => "forbid",
+                Sense::Require => "require",
+            }),
+            RuleBody::Group(group) => match &group.guard {
+                Guard::When(_) => Some("when"),
+                Guard::Unless(_) => Some("unless"),
+                Guard::Always => None,
+            },
+        }
+    }
+
+    /// The value of its condition with which it neither applies nor filters.
+    pub fn indifferent(&self) -> Truth {
+        match self.key() {
+            Some("unless" | "require") => Truth::Yes,
+            Some(_) | None => Truth::No,
+        }
+    }
 }
 
 /// When a rule runs that names what a response header may give (policy.md section 4: such a rule runs at both stages).
@@ -198,6 +247,8 @@ pub struct Filter {
     pub reject: Option<Intent>,
     /// `reject_status`: a wire status of its own.
     pub reject_status: Option<u16>,
+    /// `as`: the page is an error with this status, whatever the origin says.
+    pub soft_error: Option<u16>,
 }
 
 /// The two kinds of filter.

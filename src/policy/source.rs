@@ -4,14 +4,21 @@
 //! other formats can build the same tree. Only this module and what is below it knows that policies are YAML.
 
 mod case;
+mod case_file;
 mod condition;
 mod document;
 pub mod files;
 mod gather;
+mod json_schema;
+pub(in crate::policy) mod list_file;
 mod option;
 mod rule;
+mod space;
 pub mod tree;
 
+pub use case_file::{CaseFile, FileKind, read_case_file};
+pub(in crate::policy) use condition::of_field as word_of_field;
 pub(in crate::policy) use document::without_disposition;
 pub use files::{FileError, Files, MemoryFiles};
 pub use gather::read;
+pub use json_schema::json_schema;

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::gate::refusal::Refusal;
 use crate::robots::standing::{Known, Standing};
-use crate::vocab::crawler::Crawler;
+use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
 use crate::vocab::rule_id::RuleId;
@@ -35,6 +35,9 @@ pub const CRAWL_CODE: HeaderName = HeaderName::from_static("crawl-code");
 pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
 /// `Crawl-Held`: for how many seconds a request was held for politeness.
 pub const CRAWL_HELD: HeaderName = HeaderName::from_static("crawl-held");
+/// `Crawl-Shadow`: what rules and policies in shadow would have said.
+pub const CRAWL_SHADOW: HeaderName = HeaderName::from_static("crawl-shadow");
+const CRAWL_TRACE: HeaderName = HeaderName::from_static("crawl-trace");
 /// `Proxy-Status` (RFC 9209).
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
@@ -86,6 +89,17 @@ pub struct Asker {
     accept: Option<HeaderValue>,
     conditional: Conditional,
     profile: Option<Profile>,
+    trace: Trace,
+}
+
+/// Whether a crawler is told more of a decision than its answer needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trace {
+    No,
+    /// It asks: `Crawl-Trace: 1`.
+    Asked,
+    /// It asks and it may.
+    Granted,
 }
 
 impl Asker {
@@ -93,17 +107,27 @@ impl Asker {
     pub fn of(headers: &HeaderMap) -> Self {
         use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, USER_AGENT};
         let asks = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
+        let traces = headers.get(CRAWL_TRACE).is_some_and(|value| value == "1");
         Self {
             agent: headers.get(USER_AGENT).cloned(),
             accept: headers.get(ACCEPT).cloned(),
             conditional: if asks { Conditional::Yes } else { Conditional::No },
             profile: None,
+            trace: if traces { Trace::Asked } else { Trace::No },
         }
     }
 
     /// The crawler turned out to be this one: its own profile comes before any other.
     pub fn is(&mut self, crawler: &Crawler) {
         self.profile = crawler.profile();
+        if self.trace == Trace::Asked && crawler.may(May::Trace) {
+            self.trace = Trace::Granted;
+        }
+    }
+
+    /// Whether the client is told more of a decision than its answer needs.
+    pub fn traces(&self) -> bool {
+        self.trace == Trace::Granted
     }
 
     /// Whether the client asked for a 304.
@@ -186,6 +210,11 @@ pub fn refuse(
 /// `Crawl-Held: 1.250`, so that a crawler that adapts to latency can take the wait away from it.
 pub fn tell_held(headers: &mut HeaderMap, held: Duration) {
     insert(headers, CRAWL_HELD, &format!("{:.3}", held.as_secs_f64()));
+}
+
+/// `Crawl-Shadow: reject; rule=no-cgi`.
+pub fn tell_shadows(headers: &mut HeaderMap, words: &str) {
+    insert(headers, CRAWL_SHADOW, words);
 }
 
 /// RFC 7617: one realm, and passwords in UTF-8.

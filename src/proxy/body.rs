@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::gate::hold::Slot;
+use crate::gate::permit::OfBodies;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -191,6 +192,13 @@ pub struct BodyTimes {
     pub whole: Duration,
 }
 
+impl BodyTimes {
+    /// With what the policy says in place of the configuration.
+    pub fn with(self, timeouts: OfBodies) -> Self {
+        Self { idle: timeouts.idle.unwrap_or(self.idle), whole: timeouts.whole.unwrap_or(self.whole) }
+    }
+}
+
 impl Download {
     /// The body of an answer that came on this connection.
     pub fn new(incoming: Incoming, link: Box<Link>, slot: Slot, home: Home, times: BodyTimes) -> Self {
@@ -202,6 +210,16 @@ impl Download {
     /// Breaks off once more than this many bytes have come.
     pub fn limit(&mut self, bytes: u64) {
         self.left = bytes;
+    }
+
+    /// Takes as long as the policy says; to be told before the first byte is read.
+    pub fn lasts(&mut self, timeouts: OfBodies) {
+        if let Some(idle) = timeouts.idle {
+            self.idle.lasts(idle);
+        }
+        if let Some(whole) = timeouts.whole {
+            self.whole.lasts(whole);
+        }
     }
 
     /// The connection carries no other answer behind this one.

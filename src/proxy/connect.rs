@@ -273,7 +273,8 @@ impl Exchange {
         let (_, vetted, slot) = permit.redeem();
         record.enter(Stage::Upstream);
         let began = record.clock().now();
-        let dialled = dial(&vetted, self.tunnels.settings.dial).await.map_err(UpstreamError::Dial);
+        let limits = self.tunnels.settings.dial.with(judged.timeouts());
+        let dialled = dial(&vetted, limits).await.map_err(UpstreamError::Dial);
         let (origin, address) = dialled.inspect_err(|error| record.upstream_failed(error.as_str()))?;
         // The tunnel is open, and takes none of the slots that requests have.
         slot.sent();
@@ -289,6 +290,7 @@ fn note(record: &mut Record, judged: &TunnelJudged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
     record.matched(judged.matched().iter().map(|rule| rule.0));
     record.allowed(judged.cause().map(|rule| rule.0));
+    record.shadows(judged.shadow_notes());
 }
 
 fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {

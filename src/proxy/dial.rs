@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use crate::gate::permit::ToOrigin;
+
 use super::destination::Vetted;
 
 /// How long one attempt has before the next begins beside it (RFC 8305 section 5).
@@ -23,6 +25,16 @@ pub struct DialLimits {
     pub connect: Duration,
     /// All of them together.
     pub total: Duration,
+}
+
+impl DialLimits {
+    /// With what the policy says in place of the configuration.
+    pub fn with(self, timeouts: ToOrigin) -> Self {
+        Self {
+            connect: timeouts.connect.unwrap_or(self.connect),
+            total: timeouts.connect_total.unwrap_or(self.total),
+        }
+    }
 }
 
 /// Why no address could be connected to.

@@ -26,7 +26,6 @@ use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Record, Recorder};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
-use crate::vocab::target::UrlTarget;
 
 use super::answer::{self, Asker, ProfileChoice};
 use super::body::{Body, BodyError, BodyGuard, BodyTimes, Download, Upload};
@@ -37,6 +36,7 @@ use super::front::{self, Entry, Inside, Journey};
 use super::head::ServiceOpen;
 use super::intercept::Interceptor;
 use super::robots::Robots;
+use super::robots_tag;
 use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
 
@@ -137,11 +137,15 @@ impl Exchange {
         };
         match made {
             Ok(Made::Passed(passed)) => {
-                let (parts, download) = passed;
+                let (mut parts, download) = passed;
+                tell_shadows(&mut parts.headers, &asker, &record);
                 record.answered(parts.status.as_u16(), Source::Origin);
                 Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
             }
-            Ok(Made::Own(response)) => Ok(own(response, &method, record, open)),
+            Ok(Made::Own(mut response)) => {
+                tell_shadows(response.headers_mut(), &asker, &record);
+                Ok(own(response, &method, record, open))
+            }
             Ok(Made::Unheard) => Err(Hangup),
             Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
                 Some(response) => Ok(own(response, &method, record, open)),
@@ -198,7 +202,7 @@ impl Exchange {
             Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
             Outcome::Answer(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
         };
-        let call = self.call(parts, body, &judged.asked.target);
+        let call = self.call(parts, body, &judged);
         if let Some(watch) = call.body.watch() {
             record.uploads(Arc::clone(watch.bytes()));
         }
@@ -225,12 +229,14 @@ impl Exchange {
     }
 
     /// A client's request as the origin gets it.
-    fn call(&self, mut parts: request::Parts, body: Incoming, target: &UrlTarget) -> Call {
+    fn call(&self, mut parts: request::Parts, body: Incoming, judged: &Judged<Arc<PolicyMetrics>>) -> Call {
+        let target = &judged.asked.target;
         front::count_forward(&parts.method, &mut parts.headers);
         clean::request(&mut parts.headers, target.authority(), parts.version, &self.via);
+        judged.change_request(&mut parts.headers);
         let received = parts.uri.into_parts().path_and_query;
         let uri = received.filter(|p| p.as_str() == target.path_and_query()).map(Into::into);
-        let body = Upload::new(body, self.request_body, self.body_times);
+        let body = Upload::new(body, self.request_body, self.body_times.with(judged.body_timeouts()));
         Call { method: parts.method, headers: parts.headers, body, uri }
     }
 
@@ -283,7 +289,12 @@ impl Exchange {
         if let Some(most) = judged.max_body().filter(|_| parts.status.is_success()) {
             download.limit(most);
         }
+        download.lasts(judged.body_timeouts());
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
+        judged.describe_answer(&mut parts.headers);
+        if let Some(tag) = judged.robots_tag() {
+            robots_tag::merge(&mut parts.headers, tag);
+        }
         parts.version = http::Version::HTTP_11;
         Ok((parts, download))
     }
@@ -300,10 +311,12 @@ impl Exchange {
         record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
         let decision = record.id().text();
         let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
-        match refusal.form {
+        let mut response = match refusal.form {
             Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
-        }
+        }?;
+        tell_shadows(response.headers_mut(), asker, record);
+        Some(response)
     }
 }
 
@@ -359,6 +372,19 @@ fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.judged_under(&judged.snapshot.counters);
     record.matched(judged.matched().iter().map(|rule| rule.0));
     record.allowed(judged.cause().map(|rule| rule.0));
+    record.shadows(judged.shadow_notes());
+    if let Some(source) = judged.source() {
+        record.source(source);
+    }
+}
+
+/// `Crawl-Shadow`, for crawlers that asked for a trace and may have one.
+fn tell_shadows(headers: &mut HeaderMap, asker: &Asker, record: &Record) {
+    if asker.traces()
+        && let Some(words) = record.shadow_words()
+    {
+        answer::tell_shadows(headers, &words);
+    }
 }
 
 /// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.

@@ -3,6 +3,7 @@
 //! It is given connections that stand: who dials, and where to, is not decided here. Nothing of a request is read.
 
 mod error;
+mod stream;
 mod verifier;
 
 use std::sync::Arc;
@@ -13,20 +14,23 @@ use hyper_util::rt::TokioIo;
 use moka::sync::Cache;
 use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tower_service::Service;
+use tower_service::Service as _;
 
 use crate::metrics::Metrics;
+use crate::tls::provider::provider;
 use crate::vocab::target::UrlTarget;
 use crate::vocab::verify::Verify;
 
 pub use error::TlsError;
+pub use stream::OriginTcp;
+use stream::Standing;
 use verifier::{Anybody, Trusted};
 
 /// A connection to an origin, with TLS or without.
-pub type OriginStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub type OriginStream = MaybeHttpsStream<TokioIo<OriginTcp>>;
 
 /// What is spoken inside. HTTP/2 would be offered here, once the pool can share a connection.
 const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
@@ -94,7 +98,7 @@ impl OriginTls {
             }
             Verify::Skip => None,
         };
-        let anybody: Arc<dyn ServerCertVerifier> = Arc::new(Anybody::new(&aws_lc_rs::default_provider()));
+        let anybody: Arc<dyn ServerCertVerifier> = Arc::new(Anybody::new(&provider()));
         let old = Cache::builder().max_capacity(OLD_ORIGINS).time_to_live(OLD_FOR).build();
         Ok(Self { verified, unverified: Hellos::new(&anybody, FEW_SESSIONS)?, handshake, old, metrics })
     }
@@ -160,7 +164,7 @@ impl OriginTls {
 
 impl Hellos {
     fn new(verifier: &Arc<dyn ServerCertVerifier>, sessions: usize) -> Result<Self, String> {
-        let hybrid = aws_lc_rs::default_provider();
+        let hybrid = provider();
         let classic = CryptoProvider { kx_groups: classic_groups(), ..hybrid.clone() };
         Ok(Self {
             hybrid: config(hybrid, Arc::clone(verifier), sessions)?,
@@ -170,7 +174,7 @@ impl Hellos {
 }
 
 fn classic_groups() -> Vec<&'static dyn rustls::crypto::SupportedKxGroup> {
-    use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
+    use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519};
     vec![X25519, SECP256R1, SECP384R1]
 }
 
@@ -195,24 +199,8 @@ async fn secured(
     config: Arc<ClientConfig>,
 ) -> Result<OriginStream, TlsError> {
     let uri = target.base().parse().map_err(|_| TlsError::name())?;
-    let mut connector = HttpsConnector::from((Standing(Some(stream)), config));
-    connector.call(uri).await.map_err(|error| TlsError::of(&*error))
-}
-
-/// Hands out the one connection that it was given.
-struct Standing(Option<TcpStream>);
-
-impl Service<http::Uri> for Standing {
-    type Response = TokioIo<TcpStream>;
-    type Error = std::io::Error;
-    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
-        std::task::Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: http::Uri) -> Self::Future {
-        let stream = self.0.take().map(TokioIo::new);
-        std::future::ready(stream.ok_or_else(|| std::io::ErrorKind::NotConnected.into()))
-    }
+    let mut connector = HttpsConnector::from((Standing::new(OriginTcp::shaking(stream)), config));
+    let mut secured = connector.call(uri).await.map_err(|error| TlsError::of(&*error))?;
+    stream::shaken(&mut secured);
+    Ok(secured)
 }

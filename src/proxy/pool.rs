@@ -3,7 +3,6 @@
 //! A connection is kept beside the future that drives it and is polled by whoever uses it: no task of its own, no
 //! wake-up of another thread. While it is idle nobody polls it, so it is asked once before it is used again.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{Connection, SendRequest};
+use indexmap::IndexMap;
 
 use crate::vocab::verify::Verify;
 
@@ -24,6 +24,8 @@ use super::origin_tls::OriginStream;
 const SHARDS: usize = 16;
 /// How long a connection beyond `idle_per_host` is kept, in case the burst that opened it goes on.
 const GRACE: Duration = Duration::from_secs(1);
+/// How many hosts are looked at for the connection that has been idle for longest, where one must go.
+const SAMPLE: usize = 8;
 
 /// How many idle connections are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +99,8 @@ impl Idle {
     }
 }
 
-/// Idle connections of one kind, by what their URLs begin with.
-type Shard = HashMap<Box<str>, Vec<Idle>>;
+/// Idle connections of one kind, by what their URLs begin with; in an order, so that some can be looked at.
+type Shard = IndexMap<Box<str>, Vec<Idle>>;
 
 /// Idle connections by their places.
 #[derive(Debug)]
@@ -107,6 +109,8 @@ pub struct Pool {
     unverified: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     count: AtomicUsize,
+    /// Where the next connection that must go is looked for.
+    hand: AtomicUsize,
     limits: PoolLimits,
 }
 
@@ -118,6 +122,7 @@ impl Pool {
             unverified: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::new(),
             count: AtomicUsize::new(0),
+            hand: AtomicUsize::new(0),
             limits,
         }
     }
@@ -181,7 +186,7 @@ impl Pool {
     pub fn clear(&self) {
         for shard in self.shards() {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let dropped: usize = shard.drain().map(|(_, idle)| idle.len()).sum();
+            let dropped: usize = shard.drain(..).map(|(_, idle)| idle.len()).sum();
             self.count.fetch_sub(dropped, Ordering::Relaxed);
         }
     }
@@ -196,14 +201,20 @@ impl Pool {
         self.len() == 0
     }
 
-    /// Makes room by closing the connection of this shard that has been idle for longest.
+    /// Makes room by closing the connection that has been idle for longest among those of a few hosts of this shard.
+    /// To look at all of them would cost each new host a walk over the pool.
     fn evict(&self, shard: &mut Shard) -> bool {
-        let oldest = shard
-            .values_mut()
-            .filter(|idle| !idle.is_empty())
-            .min_by_key(|idle| idle.first().map(|i| i.since));
-        let Some(idle) = oldest else { return false };
+        let hosts = shard.len().max(1);
+        let from = self.hand.fetch_add(SAMPLE, Ordering::Relaxed) % hosts;
+        // Hosts without an idle connection, whose connections are in use, are passed by.
+        let places = (0..shard.len()).map(|step| (from + step) % hosts);
+        let idle = places.filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)));
+        let Some((_, at)) = idle.take(SAMPLE).min() else { return false };
+        let Some((_, idle)) = shard.get_index_mut(at) else { return false };
         idle.remove(0);
+        if idle.is_empty() {
+            shard.swap_remove_index(at);
+        }
         self.count.fetch_sub(1, Ordering::Relaxed);
         true
     }

@@ -6,9 +6,9 @@
 mod body;
 mod fetch;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwapOption;
 use moka::sync::Cache;
 use tokio::sync::watch;
 
@@ -34,7 +34,7 @@ pub struct Robots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    memory: Memory,
+    verified: Memory,
     /// What came from hosts that have not proved who they are, for those who need no proof.
     unverified: Memory,
     fetcher: Fetcher,
@@ -42,28 +42,26 @@ struct Shared {
     metrics: Metrics,
 }
 
-/// Hosts by scheme, host and port.
-type Memory = Cache<Box<str>, Arc<Host>>;
-
-/// One scheme, host and port.
-#[derive(Debug, Default)]
-struct Host {
-    known: ArcSwapOption<Known>,
-    /// The fetch under way: its end is that of the sender.
-    flight: Mutex<Option<watch::Receiver<()>>>,
+/// Hosts by what their URLs begin with: scheme, host and port.
+#[derive(Debug)]
+struct Memory {
+    known: Cache<Box<str>, Arc<Known>>,
+    flights: Mutex<HashMap<Box<str>, Flight>>,
 }
+
+/// A fetch under way, and then what it has brought. Its end is that of the sender.
+type Flight = watch::Receiver<Option<Arc<Known>>>;
 
 impl Robots {
     /// Nothing is known yet.
     pub fn new(fetcher: Fetcher, clock: Clock, metrics: Metrics) -> Self {
-        let memory = |bytes| Cache::builder().max_capacity(bytes).weigher(weight).build();
-        let (memory, unverified) = (memory(REMEMBERED - UNVERIFIED), memory(UNVERIFIED));
-        Self(Arc::new(Shared { memory, unverified, fetcher, clock, metrics }))
+        let (verified, unverified) = (Memory::new(REMEMBERED - UNVERIFIED), Memory::new(UNVERIFIED));
+        Self(Arc::new(Shared { verified, unverified, fetcher, clock, metrics }))
     }
 
     /// Tells the metrics how many hosts are remembered; now and then.
     pub fn sweep(&self) {
-        let memories = [&self.0.memory, &self.0.unverified];
+        let memories = [&self.0.verified.known, &self.0.unverified.known];
         memories.iter().for_each(|memory| memory.run_pending_tasks());
         self.0.metrics.robots_remembered(memories.iter().map(|memory| memory.entry_count()).sum());
     }
@@ -71,84 +69,89 @@ impl Robots {
 
 impl RobotsFiles for Robots {
     fn known(&self, target: &UrlTarget, verify: Verify) -> Option<Arc<Known>> {
-        let host = self.0.memory(verify).get(target.base())?;
-        host.fresh(&self.0.clock)
+        self.0.memory(verify).fresh(target.base(), &self.0.clock)
     }
 
     async fn fetch(&self, target: &UrlTarget, errand: Errand) -> Arc<Known> {
-        let key = || Box::<str>::from(target.base());
-        let host = self.0.memory(errand.verify).get_with(key(), Arc::default);
-        let Joined::Flight(mut flight) = self.join(&host, target, errand) else {
-            return host.last(&self.0.clock);
+        let mut flight = match self.join(target, errand) {
+            Joined::Flight(flight) => flight,
+            Joined::Landed(known) => return known,
         };
-        // An error is the end of the sender, which is all that is waited for.
+        // An error is the end of the sender, behind which stands what there is.
         let _ = flight.changed().await;
-        host.last(&self.0.clock)
+        let brought = flight.borrow().clone();
+        // A fetch that ended in a panic has brought nothing.
+        let nothing = || Arc::new(Known::after(None, &Fetched::failed(Ending::Broken), self.0.clock.now()));
+        brought.unwrap_or_else(nothing)
     }
 }
 
 /// What became of who wants to know.
 enum Joined {
     /// A fetch is under way.
-    Flight(watch::Receiver<()>),
+    Flight(Flight),
     /// One has just ended.
-    Landed,
+    Landed(Arc<Known>),
 }
 
 impl Robots {
-    fn join(&self, host: &Arc<Host>, target: &UrlTarget, errand: Errand) -> Joined {
-        let mut flight = host.flight.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flight) = flight.as_ref().filter(|flight| flight.has_changed().is_ok()) {
+    fn join(&self, target: &UrlTarget, errand: Errand) -> Joined {
+        let memory = self.0.memory(errand.verify);
+        let mut flights = memory.flights();
+        if let Some(flight) = flights.get(target.base()).filter(|flight| flight.has_changed().is_ok()) {
             return Joined::Flight(flight.clone());
         }
-        if host.fresh(&self.0.clock).is_some() {
-            return Joined::Landed;
+        if let Some(known) = memory.fresh(target.base(), &self.0.clock) {
+            return Joined::Landed(known);
         }
-        let (landing, waiting) = watch::channel(());
-        *flight = Some(waiting.clone());
-        let (shared, host, target) = (Arc::clone(&self.0), Arc::clone(host), target.clone());
+        let (landing, flight) = watch::channel(None);
+        flights.insert(target.base().into(), flight.clone());
+        let (shared, target) = (Arc::clone(&self.0), target.clone());
         tokio::spawn(async move {
-            shared.learn(host, &target, &errand).await;
-            drop(landing);
+            let known = shared.learn(&target, &errand).await;
+            // Nobody may be waiting any more.
+            let _ = landing.send(Some(known));
+            shared.memory(errand.verify).flights().remove(target.base());
         });
-        Joined::Flight(waiting)
+        Joined::Flight(flight)
     }
 }
 
 impl Shared {
     fn memory(&self, verify: Verify) -> &Memory {
         match verify {
-            Verify::On => &self.memory,
+            Verify::On => &self.verified,
             Verify::Skip => &self.unverified,
         }
     }
 
-    async fn learn(&self, host: Arc<Host>, target: &UrlTarget, errand: &Errand) {
+    async fn learn(&self, target: &UrlTarget, errand: &Errand) -> Arc<Known> {
         let fetch = self.fetcher.fetch(target, errand).await;
-        let before = host.known.load_full();
-        let known = Known::after(before.as_ref(), &fetch.fetched(), self.clock.now());
+        let memory = self.memory(errand.verify);
+        let before = memory.known.get(target.base());
+        let known = Arc::new(Known::after(before.as_ref(), &fetch.fetched(), self.clock.now()));
         self.metrics.robots_fetched(known.ending as usize);
-        host.known.store(Some(Arc::new(known)));
-        // Put in again, so that it is weighed with what it holds now.
-        self.memory(errand.verify).insert(target.base().into(), host);
+        memory.known.insert(target.base().into(), Arc::clone(&known));
+        known
+    }
+}
+
+impl Memory {
+    fn new(bytes: u64) -> Self {
+        let known = Cache::builder().max_capacity(bytes).weigher(weight).build();
+        Self { known, flights: Mutex::default() }
+    }
+
+    fn fresh(&self, base: &str, clock: &Clock) -> Option<Arc<Known>> {
+        self.known.get(base).filter(|known| known.is_fresh(clock.now()))
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<Box<str>, Flight>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Bytes of memory.
-fn weight<K: AsRef<str>>(key: &K, host: &Arc<Host>) -> u32 {
-    let known = host.known.load().as_ref().map_or(0, |known| known.bytes());
-    u32::try_from(HOST_BYTES + key.as_ref().len() + known).unwrap_or(u32::MAX)
-}
-
-impl Host {
-    fn fresh(&self, clock: &Clock) -> Option<Arc<Known>> {
-        let known = self.known.load();
-        known.as_ref().filter(|known| known.is_fresh(clock.now())).map(Arc::clone)
-    }
-
-    /// What the last fetch has brought; a fetch that ended in a panic has brought nothing.
-    fn last(&self, clock: &Clock) -> Arc<Known> {
-        let nothing = || Arc::new(Known::after(None, &Fetched::failed(Ending::Broken), clock.now()));
-        self.known.load_full().unwrap_or_else(nothing)
-    }
+fn weight<K: AsRef<str>>(key: &K, known: &Arc<Known>) -> u32 {
+    u32::try_from(HOST_BYTES + key.as_ref().len() + known.bytes()).unwrap_or(u32::MAX)
 }

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::clock::Clock;
 use crate::gate::hold::Slot;
-use crate::gate::permit::Permit;
+use crate::gate::permit::{Manner, Permit};
 use crate::vocab::target::{Scheme, UrlTarget};
 use crate::vocab::verify::Verify;
 
@@ -29,7 +29,7 @@ use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Upl
 use super::destination::Vetted;
 use super::dial::{DialLimits, dial};
 use super::head::timer::LazyTimer;
-use super::origin_tls::{Hello, OriginStream, OriginTls};
+use super::origin_tls::{Hello, OriginStream, OriginTcp, OriginTls};
 use super::pool::{Link, Place, Pool, PoolLimits};
 
 pub use error::UpstreamError;
@@ -124,16 +124,18 @@ impl Upstream {
         mut call: Call,
         now: Instant,
     ) -> Result<Answered, UpstreamError> {
-        let asked = permit.verify();
+        let Manner { verify, timeouts } = permit.manner();
         let (target, vetted, slot) = permit.redeem();
-        let place = Place { base: target.base(), verify: self.verify(&target, asked) };
+        let place = Place { base: target.base(), verify: self.verify(&target, verify) };
+        let head = timeouts.response_head.unwrap_or(self.limits.response_head);
         let uri = call.uri.take().map_or_else(|| target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
         let Ok(uri) = uri else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
         let mut request = call.into_request(uri);
         if let Some(reused) = self.pool.take(place, &vetted, now) {
             let spare = spare(&request, reused.idle_for);
-            match self.exchange(reused.link, request, &slot, now).await {
+            let exchanged = self.exchange(reused.link, request, &slot, Wait { head, since: now });
+            match exchanged.await {
                 Ok((response, link)) => return Ok(self.answered(response, link, slot)),
                 Err(Failed { error, unsent }) => {
                     match unsent.or_else(|| spare.filter(|_| error.may_repeat())) {
@@ -143,8 +145,11 @@ impl Upstream {
                 }
             }
         }
-        let New { link, connect, tls } = Box::pin(self.connect(&target, &vetted, place, now)).await?;
-        let exchanged = self.exchange(link, request, &slot, self.clock.now()).await;
+        let limits = self.limits.dial.with(timeouts);
+        let connecting = Connecting { target: &target, vetted: &vetted, place, limits };
+        let New { link, connect, tls } = Box::pin(self.connect(connecting, now)).await?;
+        let wait = Wait { head, since: self.clock.now() };
+        let exchanged = self.exchange(link, request, &slot, wait).await;
         let (response, link) = exchanged.map_err(|failed| failed.error)?;
         Ok(Answered { connect: Some(connect), tls, ..self.answered(response, link, slot) })
     }
@@ -157,19 +162,15 @@ impl Upstream {
         }
     }
 
-    async fn connect(
-        &self,
-        target: &UrlTarget,
-        vetted: &Vetted,
-        place: Place<'_>,
-        began: Instant,
-    ) -> Result<New, UpstreamError> {
-        let dialled = Dialled::to(vetted, self.limits.dial).await?;
+    async fn connect(&self, to: Connecting<'_>, began: Instant) -> Result<New, UpstreamError> {
+        let dialled = Dialled::to(to.vetted, to.limits).await?;
         let connected = self.clock.now();
-        let (stream, address, tls) = match target.scheme() {
-            Scheme::Http => (OriginStream::Http(TokioIo::new(dialled.stream)), dialled.address, None),
+        let (stream, address, tls) = match to.target.scheme() {
+            Scheme::Http => {
+                (OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream))), dialled.address, None)
+            }
             Scheme::Https => {
-                let (stream, address) = self.secure(target, vetted, place.verify, dialled).await?;
+                let (stream, address) = self.secure(to, dialled).await?;
                 let took = self.clock.now().saturating_duration_since(connected);
                 self.tls.stands(took);
                 (stream, address, Some(took))
@@ -177,7 +178,8 @@ impl Upstream {
         };
         let (sender, driver) = self.builder.handshake(stream).await.map_err(UpstreamError::Protocol)?;
         let answer = LazyTimer::new(self.limits.response_head);
-        let link = Link { sender, driver, address, base: place.base.into(), verify: place.verify, answer };
+        let (base, verify) = (to.place.base.into(), to.place.verify);
+        let link = Link { sender, driver, address, base, verify, answer };
         Ok(New { link: Box::new(link), connect: connected.saturating_duration_since(began), tls })
     }
 
@@ -185,11 +187,10 @@ impl Upstream {
     /// another connection with a small one.
     async fn secure(
         &self,
-        target: &UrlTarget,
-        vetted: &Vetted,
-        verify: Verify,
+        to: Connecting<'_>,
         dialled: Dialled,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
+        let (target, verify) = (to.target, to.place.verify);
         let hello = self.tls.hello(target.base());
         let failed = match self.tls.handshake(dialled.stream, target, verify, hello).await {
             Ok(stream) => return Ok((stream, dialled.address)),
@@ -198,7 +199,7 @@ impl Upstream {
         if hello == Hello::Classic || !failed.may_be_of_the_hello() {
             return Err(UpstreamError::Tls(failed));
         }
-        let Ok(again) = Dialled::to(vetted, self.limits.dial).await else {
+        let Ok(again) = Dialled::to(to.vetted, to.limits).await else {
             return Err(UpstreamError::Tls(failed));
         };
         let stream = self.tls.handshake(again.stream, target, verify, Hello::Classic).await;
@@ -211,12 +212,13 @@ impl Upstream {
         mut link: Box<Link>,
         request: Request<Upload>,
         slot: &Slot,
-        began: Instant,
+        wait: Wait,
     ) -> Result<(Response<Incoming>, Box<Link>), Failed> {
         let watch = request.body().watch();
-        let mut since = began;
+        let mut since = wait.since;
         let mut answer = pin!(link.sender.try_send_request(request));
         let (driver, timer) = (&mut link.driver, &mut link.answer);
+        timer.lasts(wait.head);
         let mut head = Head::Unsent;
         let answered = poll_fn(|cx| {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
@@ -260,6 +262,22 @@ impl Upstream {
         let response = response.map(|body| Box::new(Download::new(body, link, slot, home, times)));
         Answered { response, connect: None, tls: None, address }
     }
+}
+
+/// For how long an answer's head is waited for, and since when.
+#[derive(Clone, Copy)]
+struct Wait {
+    head: Duration,
+    since: Instant,
+}
+
+/// What is connected to, and how long it may take.
+#[derive(Clone, Copy)]
+struct Connecting<'a> {
+    target: &'a UrlTarget,
+    vetted: &'a Vetted,
+    place: Place<'a>,
+    limits: DialLimits,
 }
 
 /// A connection that was made for a request, and how long that took.

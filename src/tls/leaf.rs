@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use moka::future::Cache;
 use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 use rcgen::string::Ia5String;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
@@ -127,7 +127,7 @@ impl Minter {
     /// # Errors
     /// [`MintError::Late`] when that time is over.
     pub async fn leaf(&self, host: &str, client: IpAddr, patience: Duration) -> Result<Arc<Leaf>, MintError> {
-        if let Some(leaf) = self.kept(host).await {
+        if let Some(leaf) = self.kept(host) {
             return Ok(leaf);
         }
         let made = Box::pin(self.in_turn(host, client));
@@ -141,17 +141,17 @@ impl Minter {
 
     /// How many certificates are kept; for tests, after what is overdue was dropped.
     #[doc(hidden)]
-    pub async fn hosts_kept(&self) -> u64 {
-        self.leaves.run_pending_tasks().await;
+    pub fn hosts_kept(&self) -> u64 {
+        self.leaves.run_pending_tasks();
         self.leaves.entry_count()
     }
 
-    async fn kept(&self, host: &str) -> Option<Arc<Leaf>> {
-        let leaf = self.leaves.get(host).await?;
+    fn kept(&self, host: &str) -> Option<Arc<Leaf>> {
+        let leaf = self.leaves.get(host)?;
         if self.clock.now() < leaf.until {
             return Some(leaf);
         }
-        self.leaves.invalidate(host).await;
+        self.leaves.invalidate(host);
         None
     }
 
@@ -164,7 +164,7 @@ impl Minter {
         }
         let _turn = client.turn().await;
         loop {
-            if let Some(leaf) = self.kept(host).await {
+            if let Some(leaf) = self.kept(host) {
                 return Ok(leaf);
             }
             let Err(wait) = client.take() else { break };
@@ -174,11 +174,12 @@ impl Minter {
             }
             tokio::time::sleep(wait).await;
         }
-        self.once(host).await
+        self.once(host)
     }
 
-    async fn once(&self, host: &str) -> Result<Arc<Leaf>, MintError> {
-        let made = self.leaves.try_get_with_by_ref(host, async { self.mint(host).map(Arc::new) }).await;
+    /// Another client's handshake for the same host waits here, on its thread, for as long as a signature takes.
+    fn once(&self, host: &str) -> Result<Arc<Leaf>, MintError> {
+        let made = self.leaves.try_get_with_by_ref(host, || self.mint(host).map(Arc::new));
         made.map_err(|error| MintError::clone(&error))
     }
 
@@ -272,7 +273,8 @@ impl Ends {
         none.send_tls13_tickets = 0;
         let mut stateless = none.clone();
         stateless.ticketer = aws_lc_rs::Ticketer::new().map_err(failed)?;
-        stateless.send_tls13_tickets = 2;
+        // It is spent by the next connection, whose handshake brings another one.
+        stateless.send_tls13_tickets = 1;
         Ok(Self { stateless, none })
     }
 
@@ -288,7 +290,7 @@ impl Ends {
 }
 
 fn bare() -> Result<ServerConfig, MintError> {
-    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let provider: Arc<CryptoProvider> = Arc::new(super::provider::provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(failed)?
@@ -297,6 +299,8 @@ fn bare() -> Result<ServerConfig, MintError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     config.max_early_data_size = 0;
+    // The client's order would have most of them go by SHA-384.
+    config.ignore_client_order = true;
     Ok(config)
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::nearest::nearest;
 use super::rule_id::RuleId;
+use super::snippet::{self, Ink};
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,7 +95,7 @@ pub struct Excerpt {
     pub text: String,
     /// How many characters stand before the place.
     pub before: usize,
-    /// How many characters the place covers, at least one.
+    /// How many characters the place covers, at least one, also where the line is cut.
     pub width: usize,
 }
 
@@ -173,19 +174,33 @@ impl Problem {
         self
     }
 
+    /// What is wrong and where, in one line, without what to write instead.
+    pub(super) fn headline(&self) -> String {
+        let mut line = format!("{}: {}: ", self.place, self.severity.as_str());
+        if let Some(rule) = &self.rule {
+            line.push_str(&format!("rule {rule}: "));
+        }
+        line.push_str(&printable(&self.message, usize::MAX));
+        if let Some(found) = &self.found {
+            line.push_str(&format!("; found `{}`", printable(found, 80)));
+        }
+        line
+    }
+
+    /// The problem as [`super::snippet`] shows it, without colours.
+    pub fn rendered(&self) -> String {
+        snippet::rendered(self, Ink::Plain)
+    }
+
     /// Whether the text is refused for it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// The problem in one line, and below it the source line with a caret, where there is one.
-    pub fn rendered(&self) -> String {
-        let Some(excerpt) = &self.excerpt else { return self.to_string() };
-        let number = self.place.line.to_string();
-        let margin = " ".repeat(number.len());
-        let indent = " ".repeat(excerpt.before);
-        let carets = "^".repeat(excerpt.width);
-        format!("{self}\n {number} | {}\n {margin} | {indent}{carets}", excerpt.text)
+    /// The column behind the last character that is meant, in the same line; none for a line or a file as a whole.
+    fn end(&self) -> Option<usize> {
+        let column = (self.place.column as usize).checked_sub(1)?;
+        Some(column + 1 + self.excerpt.as_ref().map_or(0, |excerpt| excerpt.width))
     }
 
     /// The form of `check --format json`; what is not there is `null`.
@@ -195,6 +210,7 @@ impl Problem {
             "file": &*self.place.file,
             "line": self.place.line,
             "column": self.place.column,
+            "end": self.end(),
             "rule": self.rule.as_ref().map(RuleId::as_str),
             "message": self.message,
             "found": self.found,
@@ -206,14 +222,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: ", self.place, self.severity.as_str())?;
-        if let Some(rule) = &self.rule {
-            write!(f, "rule {rule}: ")?;
-        }
-        f.write_str(&printable(&self.message, usize::MAX))?;
-        if let Some(found) = &self.found {
-            write!(f, "; found `{}`", printable(found, 80))?;
-        }
+        f.write_str(&self.headline())?;
         if let Some(help) = &self.help {
             write!(f, "; {}", printable(help, usize::MAX))?;
         }
@@ -225,7 +234,7 @@ impl fmt::Display for Problem {
 }
 
 /// The text with control characters escaped, so that a policy cannot write to a terminal, and not too long.
-fn printable(text: &str, most: usize) -> String {
+pub(super) fn printable(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len());
     for (at, c) in text.chars().enumerate() {
         if at == most {

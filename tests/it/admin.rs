@@ -78,7 +78,7 @@ fn parts() -> (Metrics, PolicyApi) {
     tokio::spawn(reloader.serve(|_| async {
         Outcome::Refused(vec![Problem::error(&Place::of_file(&"policy.yaml".into()), "no good")])
     }));
-    (metrics, PolicyApi { in_force: Arc::new(InForce::new(Snapshot { policy, counters })), reloads })
+    (metrics, PolicyApi { in_force: Arc::new(InForce::new(Snapshot::new(policy, counters))), reloads })
 }
 
 fn status(answer: &str) -> u16 {

@@ -53,23 +53,37 @@ fn check_tells_what_tunnels_are_judged_by() {
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
     };
-    let advice = "tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
+    let warning =
+        "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
+    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
     let line = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
-    for (config, options, told, advised) in [
+    for (config, options, told, warned) in [
         ("{}", "", true, true),
         ("{}", ", tunnel_undecided: allow", true, false),
         ("egress: { connect_ports: [80] }", "", false, false),
+        ("tls: { intercept: true }", "", true, false),
     ] {
         folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")));
         folder.write("p.yaml", policy(options));
         let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
         assert_eq!(
-            (said.code, said.out.contains(line), said.err.contains(advice)),
-            (0, told, advised),
+            (said.code, said.out.contains(line), said.err.contains(warning)),
+            (i32::from(warned), told, warned),
             "{said:?}"
         );
-        assert!(!crawlgate(folder.path(), &["check", "p.yaml"], "").err.contains("tunnels"));
+        // A policy alone does not say whether tunnels are blind.
+        let said = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
+        assert_eq!(
+            (said.code, said.err.contains("advice: every tunnel")),
+            (0, options.is_empty()),
+            "{said:?}"
+        );
     }
+    // Where the policy tells hosts apart, some tunnels may be decided.
+    folder.write("p.yaml", policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"));
+    folder.write("c.yaml", "policy: { path: p.yaml }\n");
+    let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
+    assert!(said.code == 0 && said.err.contains(advice), "{said:?}");
 }
 
 #[test]
@@ -200,24 +214,31 @@ fn explain_tells_what_became_of_every_rule() {
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let rules = "\
 Rules
-  intranet     matched
-    no-cgi     no match
-    rules.1.2  matched
-    gone       no match
-    video      no match
-  keep         matched
-  off          skipped: disabled
-  ten          undecided (facts of the destination stage are not given)
+  intranet      matched            host intra.example.com is in intra.example.com
+                                   -> disposition allow, max_depth 3
+    no-cgi      no match           path /old/keep.html is not under /cgi-bin
+    rules.1.2   matched            path /old/keep.html is under /old
+                                   -> disposition disallow-log
+    gone        no match           path /old/keep.html is not under /gone
+    video       no match           content_type (empty) does not begin with video/
+  keep          matched            url is http://intra.example.com/old/keep.html
+                                   -> disposition allow, stop
+  off           skipped: disabled
+  ten           undecided          the destination stage was not run: none of its facts are given
 ";
     assert!(said.out.contains(rules), "{}", said.out);
-    assert!(said.out.starts_with(url) && !said.out.contains('\u{1b}'), "{}", said.out);
+    assert!(said.out.starts_with(&format!("{url}\nallowed by rule keep\n")), "{}", said.out);
+    assert!(!said.out.contains('\u{1b}'), "{}", said.out);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
     assert!(said.out.contains(decision), "{}", said.out);
     let option =
         |path: &str| said.out.lines().find(|l| l.trim().starts_with(path)).unwrap().trim().to_owned();
-    assert!(option("disposition").ends_with("allow            keep"), "{}", said.out);
+    assert_eq!(option("disposition"), "disposition  allow  keep");
     assert!(option("max_depth").ends_with("intranet"), "{}", said.out);
-    assert!(option("html_only").ends_with("built-in"), "{}", said.out);
+    assert!(!said.out.contains("html_only") && said.out.contains("(--all shows them)"), "{}", said.out);
+    assert!(said.out.ends_with("Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n"), "{}", said.out);
+    let said = run(&["explain", url, "--policy", "p.yaml", "--all"], "");
+    assert!(said.out.lines().any(|l| l.contains("html_only") && l.ends_with("built-in")), "{}", said.out);
 }
 
 #[test]
@@ -240,6 +261,18 @@ fn explain_as_json_holds_all_of_it() {
     let disposition = &all["options"][0];
     assert_eq!(*disposition, json!({ "option": "disposition", "value": "allow", "set_by": "intranet" }));
     assert_eq!(all["decision"]["status"], 404, "heritrix is told 404 for what is gone");
+    let because = &all["rules"][3]["because"][0];
+    let expected = json!({
+        "field": "path", "value": "/gone/x", "kind": "under", "operands": ["/gone"], "holds": true,
+        "text": "path /gone/x is under /gone",
+    });
+    assert_eq!(*because, expected);
+    assert_eq!((&all["rules"][3]["key"], &all["rules"][3]["does"]["log"]), (&json!("forbid"), &json!(true)));
+    assert_eq!(all["rules"][0]["does"]["assigns"], json!({ "disposition": "allow", "max_depth": 3 }));
+    let answer = &all["answer"];
+    assert_eq!(answer["status_line"], "HTTP/1.1 404 Not Found");
+    assert_eq!(answer["headers"]["crawl-rule"], "gone");
+    assert_eq!(answer["headers"]["crawl-retry"], "policy-change");
 }
 
 #[test]
@@ -269,7 +302,11 @@ fn explain_answers_scripts_by_its_exit_code() {
 fn test_runs_the_cases() {
     let said = run(&["test", "p.yaml"], "");
     assert_eq!(said.code, 0);
-    assert!(said.out.starts_with("acme@") && said.out.ends_with(": 1 passed, 0 failed\n"), "{}", said.out);
+    assert!(
+        said.out.starts_with("acme@") && said.out.ends_with(" (p.yaml): 1 passed, 0 failed\n"),
+        "{}",
+        said.out
+    );
 
     let folder = folder();
     let failing = "cases:\n  - { url: \"http://intra.example.com/a\", expect: reject, rule: no-cgi, \
@@ -329,6 +366,7 @@ fn check_as_json_is_for_editors() {
     let first = &report["problems"][0];
     assert_eq!((&first["file"], &first["line"], &first["column"]), (&json!("c.yaml"), &json!(1), &json!(1)));
     assert_eq!((&first["found"], &first["near"]), (&json!("lisen"), &json!("listen")));
+    assert_eq!((&first["end"], &first["severity"]), (&json!(6), &json!("error")));
 }
 
 /// Whatever is broken, each command says what and where, does nothing and exits 2.
@@ -416,7 +454,7 @@ fn target_shows_canonical_forms() {
 fn help_teaches() {
     let said = run(&["--help"], "");
     assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
-    for command in ["run", "demo", "check", "explain", "decide", "test", "target"] {
+    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "schema", "target"] {
         assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
         let said = run(&[command, "--help"], "");
         assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);
@@ -427,7 +465,7 @@ fn help_teaches() {
         (version.code, version.out.as_str()),
         (0, concat!("crawlgate ", env!("CARGO_PKG_VERSION"), "\n"))
     );
-    for wrong in [&[][..], &["diff"], &["decide"], &["explain"], &["check", "--format", "xml"]] {
+    for wrong in [&[][..], &["diff"], &["import"], &["decide"], &["explain"], &["check", "--format", "xml"]] {
         let said = run(wrong, "");
         assert!(said.code == 2 && said.out.is_empty() && !said.err.is_empty(), "{wrong:?} {said:?}");
     }

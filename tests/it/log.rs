@@ -10,6 +10,7 @@ use crawlgate::metrics::Metrics;
 use crawlgate::metrics::labels::{RuleMode, Source};
 use crawlgate::metrics::log::{Closed, Destination, Log, LogSettings, OnFull, QueryText, Share};
 use crawlgate::metrics::record::{Keep, Record, Recorder};
+use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::RuleId;
 use crawlgate::vocab::stage::Stage;
@@ -259,13 +260,22 @@ fn queries_are_redacted_when_asked() {
 #[test]
 fn allows_are_sampled_and_rejections_never() {
     let bench = Bench::new(LogSettings { allows: Share::new(0.1).unwrap(), ..LogSettings::default() });
+    let note = Note {
+        of: ShadowOf::Rule(0),
+        matched: [0].into_iter().collect(),
+        rule: Some(0),
+        decided: Some(0),
+        change: Change::Refuses,
+        reason: Reason::Rule,
+        stage: Stage::Request,
+    };
     for _ in 0..1_000 {
         let mut record = bench.begin();
         record.allowed(None);
         drop(record);
         bench.reject("http://h.example/");
         let mut record = bench.begin();
-        record.shadow_rejected(0);
+        record.shadows(Some(Box::new(Notes { whole: None, notes: [note.clone()].into_iter().collect() })));
         record.allowed(None);
     }
     let lines = bench.lines();
@@ -274,6 +284,12 @@ fn allows_are_sampled_and_rejections_never() {
     assert!((95..=105).contains(&count("allow")), "{}", count("allow"));
     let shadow = lines.iter().find(|line| line["verdict"] == "shadow_reject").unwrap();
     assert_eq!(shadow["mode"], "shadow");
+    assert_eq!(
+        shadow["shadow"],
+        serde_json::json!([
+            { "rule": null, "policy": null, "verdict": "reject", "stage": "request", "reason": "rule" }
+        ])
+    );
 }
 
 #[test]

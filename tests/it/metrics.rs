@@ -10,6 +10,7 @@ use crawlgate::metrics::labels::{ForeignBytes, RuleMode, Source};
 use crawlgate::metrics::log::Log;
 use crawlgate::metrics::policy::{PolicyMetrics, RULE_LABELS};
 use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
 use crawlgate::metrics::{CrawlerIndex, Metrics, names};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
@@ -250,6 +251,20 @@ fn a_rejection_counts_at_the_stage_that_refused() {
     ]);
 }
 
+/// Rule 1 would refuse the request.
+fn noted(stage: Stage) -> Option<Box<Notes>> {
+    let note = Note {
+        of: ShadowOf::Rule(1),
+        matched: [1].into_iter().collect(),
+        rule: Some(1),
+        decided: Some(1),
+        change: Change::Refuses,
+        reason: Reason::Rule,
+        stage,
+    };
+    Some(Box::new(Notes { whole: None, notes: [note].into_iter().collect() }))
+}
+
 #[test]
 fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
     let bench = Bench::new();
@@ -257,11 +272,10 @@ fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
     let mut record = bench.begin();
     record.judged_under(&policy);
     record.enter(Stage::Request);
-    record.matched([1]);
-    record.shadow_rejected(1);
+    record.shadows(noted(Stage::Request));
     record.allowed(Some(0));
     record.enter(Stage::Response);
-    record.shadow_rejected(1);
+    record.shadows(noted(Stage::Request));
     record.allowed(Some(0));
     record.answered(204, Source::Origin);
     record.finish(bench.clock.now());

@@ -7,7 +7,7 @@ mod dial;
 mod egress;
 mod names;
 mod pool;
-mod scripted;
+pub(crate) mod scripted;
 mod times;
 
 use std::net::SocketAddr;

@@ -2,13 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 
-use crate::origin_tls::certs::Authority;
+use crate::origin_tls::certs::{Authority, When};
 use crate::origin_tls::origin::{Origin, Visit, answer, path, with};
 use crate::support::gate::Gate;
-use crate::tunnel::inside::{Inside, check, trusting};
+use crate::tunnel::inside::{Inside, check, trusting, trusting_by};
 use crate::tunnel::wire::{metric, until};
 
 const POLICY: &str = "
@@ -38,8 +39,16 @@ impl Whole {
     }
 
     fn start(serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static) -> Self {
+        Self::start_by(rustls::DEFAULT_VERSIONS, serve)
+    }
+
+    /// With an origin that speaks these versions of TLS alone.
+    fn start_by(
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
+    ) -> Self {
         let authority = Authority::new();
-        let tls = authority.server(&["a.test", "b.test"]);
+        let tls = authority.leaf(&["a.test", "b.test"], When::Now).server_by(versions);
         let origin = Origin::start(move |visit| serve(&visit, &tls));
         let config = "listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
@@ -104,6 +113,26 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
         assert_eq!(metric(&whole.gate, &count), if side == "client" { 1 } else { 2 });
     }
     until("tls_ms is told", || whole.gate.log().lines().any(|line| !line.contains("\"tls_ms\":null")));
+}
+
+/// What waits for what follows it leaves after 200 ms if nothing follows: nobody may have to wait for that.
+#[test]
+fn no_handshake_waits_for_what_is_held_back() {
+    use rustls::version::{TLS12, TLS13};
+    for (client, origin) in [(&TLS13, &TLS13), (&TLS13, &TLS12), (&TLS12, &TLS13), (&TLS12, &TLS12)] {
+        let once = |_: &str| "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned();
+        let whole = Whole::start_by(&[origin], move |visit, tls| visit.secure(tls, &once));
+        let config = trusting_by(&whole.gate, &[client]);
+        let (authority, host) = (whole.host("a.test"), whole.host("a.test"));
+        let fastest = (0..5).map(|_| {
+            let began = Instant::now();
+            let mut inside = Inside::try_open(whole.gate.proxy, &authority, "a.test", &config).unwrap();
+            check(&inside.ask(&host, "/").0, 200, &[]);
+            began.elapsed()
+        });
+        let fastest = fastest.min().unwrap();
+        assert!(fastest < Duration::from_millis(150), "{client:?} to {origin:?}: {fastest:?}");
+    }
 }
 
 #[test]

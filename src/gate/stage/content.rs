@@ -31,6 +31,9 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
         content: if judged.asked.method == Method::HEAD { Content::HeadOnly } else { Content::Possible },
     };
     let facts = Facts { response: Fact::Known(response), ..judged.asked.facts() };
+    if let Some(beside) = &mut judged.beside {
+        beside.stage(&judged.snapshot.policy, PolicyStage::Response, &facts, &judged.trail);
+    }
     judged.decision = judged.snapshot.policy.stage(&mut judged.trail, PolicyStage::Response, &facts);
     judged
         .verdict()

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use smallvec::SmallVec;
+
 use crate::gate::destination::{Addresses, Remaining};
 use crate::gate::judged::Judged;
 use crate::gate::refusal::Refusal;
@@ -15,6 +17,7 @@ pub(in crate::gate) fn judge<C>(
     judged: &mut Judged<C>,
     vetted: &mut impl Addresses,
 ) -> Result<(), Box<Refusal>> {
+    in_shadow(judged, vetted);
     if !judged.policy().acts_at(PolicyStage::Destination) {
         return Ok(());
     }
@@ -30,6 +33,21 @@ pub(in crate::gate) fn judge<C>(
         (judged.trail, judged.decision) = (trail, decision);
     }
     judged.verdict()
+}
+
+/// What stands in shadow sees all addresses, before any is dropped.
+fn in_shadow<C>(judged: &mut Judged<C>, vetted: &mut impl Addresses) {
+    if !judged.snapshot.shadows_see_addresses() {
+        return;
+    }
+    let Some(mut beside) = judged.beside.take() else { return };
+    let mut addresses: SmallVec<[IpAddr; 8]> = SmallVec::new();
+    vetted.retain(&mut |address| {
+        addresses.push(address);
+        true
+    });
+    beside.addresses(judged.policy(), &judged.asked.facts(), &addresses, &judged.trail);
+    judged.beside = Some(beside);
 }
 
 type Judgement = (Trail, Decision);

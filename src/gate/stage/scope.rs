@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use crate::gate::judged::{Asked, Judged};
+use crate::gate::shadow::Beside;
 use crate::gate::snapshot::Snapshot;
 use crate::policy::fact::Facts;
 
 /// Judges a request by its URL, method and crawler.
 pub(in crate::gate) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>) -> Judged<C> {
     let (trail, decision) = snapshot.policy.request(&asked.facts());
-    Judged { asked, snapshot, trail, decision, found_in: None }
+    let beside = Beside::of_request(&asked, &snapshot);
+    Judged { asked, snapshot, trail, decision, beside, found_in: None }
 }
 
 /// How a rejected request for `/robots.txt` is answered.

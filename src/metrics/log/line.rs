@@ -1,5 +1,6 @@
 //! One line of the decision log: a JSON object with every field of operations.md, in that order, `null` where
-//! nothing is known.
+//! nothing is known; behind them, only where there are any, `source` (the option of that name) and `shadow` (the verdicts
+//! in shadow that differ).
 //!
 //! Text from clients and origins is escaped here: besides what JSON asks for, DEL and the C1 controls, so that a
 //! line is harmless on a terminal.
@@ -39,7 +40,22 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) ttfb: Option<u32>,
     pub(in crate::metrics) address: Option<IpAddr>,
     pub(in crate::metrics) error: Option<&'r str>,
+    pub(in crate::metrics) source: Option<&'r str>,
+    pub(in crate::metrics) shadows: &'r [ShadowLine<'r>],
 }
+
+/// A shadow that decides otherwise.
+#[derive(Debug)]
+pub(in crate::metrics) struct ShadowLine<'r> {
+    pub(in crate::metrics) rule: Option<&'r str>,
+    pub(in crate::metrics) policy: Option<&'r str>,
+    pub(in crate::metrics) verdict: &'r str,
+    pub(in crate::metrics) stage: &'r str,
+    pub(in crate::metrics) reason: &'r str,
+}
+
+/// What stands for a query that is not shown.
+pub(super) const REDACTED: &str = "?redacted";
 
 /// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
 const SHOWN: usize = 128;
@@ -72,6 +88,10 @@ impl Line<'_> {
         object.millis("ttfb_ms", self.ttfb);
         object.plain("address", self.address.as_ref());
         object.text("error", self.error);
+        if self.source.is_some() {
+            object.text("source", self.source);
+        }
+        object.shadows(self.shadows);
         out.extend_from_slice(b"}\n");
     }
 }
@@ -98,6 +118,25 @@ impl Object<'_> {
 
     fn null(&mut self) {
         self.out.extend_from_slice(b"null");
+    }
+
+    fn shadows(&mut self, shadows: &[ShadowLine<'_>]) {
+        for (place, shadow) in shadows.iter().enumerate() {
+            if place == 0 {
+                self.key("shadow");
+            }
+            self.out.push(if place == 0 { b'[' } else { b',' });
+            let mut object = Object { out: self.out, comma: b"{" };
+            object.text("rule", shadow.rule);
+            object.text("policy", shadow.policy);
+            object.text("verdict", Some(shadow.verdict));
+            object.text("stage", Some(shadow.stage));
+            object.text("reason", Some(shadow.reason));
+            self.out.push(b'}');
+        }
+        if !shadows.is_empty() {
+            self.out.push(b']');
+        }
     }
 
     fn number(&mut self, key: &str, value: Option<impl Display>) {
@@ -137,7 +176,7 @@ impl Object<'_> {
         self.key("url");
         match (url.map(|url| (url, url.split_once('?'))), query) {
             (None, _) => self.null(),
-            (Some((_, Some((before, _)))), QueryText::Redacted) => self.quoted(&[before, "?redacted"]),
+            (Some((_, Some((before, _)))), QueryText::Redacted) => self.quoted(&[before, REDACTED]),
             (Some((url, _)), QueryText::Shown | QueryText::Redacted) => self.quoted(&[url]),
         }
     }

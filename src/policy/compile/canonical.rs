@@ -146,7 +146,7 @@ pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
 }
 
 /// Names in lower case that no parser would change: most of what big lists hold.
-fn is_plain_host(text: &str) -> bool {
+pub(super) fn is_plain_host(text: &str) -> bool {
     let of_a_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let label = |label: &str| !label.is_empty() && label.bytes().all(of_a_name) && !label.contains("--");
     // An address in any spelling ends in a label that begins with a digit.

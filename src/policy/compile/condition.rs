@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use ::regex::Regex;
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::policy::condition::{Atom, Condition, Test};
+use crate::policy::condition::{Atom, Condition, Test, Written};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
 use crate::policy::pattern::{Case, Form, Networks, Ranges, TextKind, TextTest};
@@ -46,18 +46,18 @@ impl Conditions<'_> {
     }
 
     fn atom(&mut self, atom: &SourceAtom) -> Condition {
-        let mut tests = match (&atom.test, &atom.field) {
+        let mut tests: Vec<Atom> = match (&atom.test, &atom.field) {
             (SourceTest::In(names), field) => return self.member(atom, names, field.as_ref()),
             (_, None) => Vec::new(),
             (SourceTest::Text(word, values), Some(field)) => self.text(atom, field, *word, values),
             (SourceTest::Count(word, ranges), Some(field)) => self.count(field, *word, ranges),
             (SourceTest::Number(ranges), Some(field)) => {
                 let ranges = self.ranges(ranges, field);
-                vec![(field.clone(), Test::Number(ranges))]
+                vec![plain(field.clone(), Test::Number(ranges))]
             }
             (SourceTest::Networks(values), Some(field)) => {
                 let networks = values.iter().filter_map(|value| self.network(value)).collect();
-                vec![(field.clone(), Test::Address(Networks(networks)))]
+                vec![plain(field.clone(), Test::Address(Networks(networks)))]
             }
         };
         let last = tests.pop().map(condition_of);
@@ -69,31 +69,30 @@ impl Conditions<'_> {
     }
 
     /// One test for the values that are plain text, and one for those that became expressions.
-    fn text(
-        &mut self,
-        atom: &SourceAtom,
-        field: &Field,
-        word: TextWord,
-        values: &[Text],
-    ) -> Vec<(Field, Test)> {
+    fn text(&mut self, atom: &SourceAtom, field: &Field, word: TextWord, values: &[Text]) -> Vec<Atom> {
         let case = if field.ignores_case() { Case::Ignore } else { atom.case };
-        let mut plain: Vec<Box<str>> = Vec::new();
+        let mut texts: Vec<Box<str>> = Vec::new();
         let mut regexes: Vec<Regex> = Vec::new();
+        let mut written: Vec<Written> = Vec::new();
         for value in values {
             self.problems_of(doubts::of_value(field, word, value));
             match self.one_text(field, word, case, atom.form, value) {
-                Some(Compiled::Plain(texts)) => plain.extend(texts),
-                Some(Compiled::Regex(regex)) => regexes.push(regex),
+                Some(Compiled::Plain(forms)) => texts.extend(forms),
+                Some(Compiled::Regex(regex)) => {
+                    regexes.push(regex);
+                    written.push(Written { kind: word.as_str(), text: value.value.clone() });
+                }
                 None => {}
             }
         }
-        let test = |kind| (field.clone(), Test::Text(TextTest { kind, case, form: atom.form }));
+        let test = |kind| Test::Text(TextTest { kind, case, form: atom.form });
         let mut tests = Vec::new();
-        if !plain.is_empty() {
-            tests.push(test(kind_of(word)(plain.into())));
+        if !texts.is_empty() {
+            tests.push(plain(field.clone(), test(kind_of(word)(texts.into()))));
         }
         if !regexes.is_empty() {
-            tests.push(test(TextKind::Regex(regexes.into())));
+            let test = test(TextKind::Regex(regexes.into()));
+            tests.push(Atom { written: written.into(), ..plain(field.clone(), test) });
         }
         tests
     }
@@ -137,7 +136,7 @@ impl Conditions<'_> {
     }
 
     /// What is counted is a thing of the path or the query, whichever part of the URL the kind stands under.
-    fn count(&mut self, field: &Field, word: CountWord, ranges: &[At<SourceRange>]) -> Vec<(Field, Test)> {
+    fn count(&mut self, field: &Field, word: CountWord, ranges: &[At<SourceRange>]) -> Vec<Atom> {
         let ranges = self.ranges(ranges, field);
         let (field, kind) = match word {
             CountWord::Length => (field.clone(), TextKind::Length(ranges)),
@@ -146,7 +145,7 @@ impl Conditions<'_> {
             CountWord::Params => (Field::Query, TextKind::Params(ranges)),
         };
         let test = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
-        vec![(field, Test::Text(test))]
+        vec![plain(field, Test::Text(test))]
     }
 
     fn ranges(&mut self, ranges: &[At<SourceRange>], field: &Field) -> Ranges {
@@ -205,7 +204,7 @@ impl Conditions<'_> {
             return None;
         }
         let place = if field.ignores_case() { self.lists.in_lower_case(place) } else { place };
-        Some(condition_of((field, Test::In(place))))
+        Some(condition_of(plain(field, Test::In(place))))
     }
 
     fn problems_of(&mut self, problems: Vec<Problem>) {
@@ -219,8 +218,13 @@ enum Compiled {
     Regex(Regex),
 }
 
-fn condition_of((field, test): (Field, Test)) -> Condition {
-    Condition::Atom(Box::new(Atom { field, test }))
+/// An atom whose test says itself what was written.
+fn plain(field: Field, test: Test) -> Atom {
+    Atom { field, test, written: [].into() }
+}
+
+fn condition_of(atom: Atom) -> Condition {
+    Condition::Atom(Box::new(atom))
 }
 
 pub(super) fn problem(value: &Text, mistake: Mistake) -> Problem {

@@ -1,10 +1,14 @@
 //! Lists: items brought to canonical form and laid out for the questions that their kind is asked.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use crate::policy::list::texts::{self, Texts};
 use crate::policy::list::{Items, List, ListKind};
-use crate::policy::source::tree::{SourceList, Text};
-use crate::vocab::problem::Problem;
+use crate::policy::source::list_file;
+use crate::policy::source::tree::{SourceItems, SourceList, Text};
+use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
 use super::canonical::{self, Mistake};
@@ -31,8 +35,7 @@ impl Lists {
             let place = lists.all.len();
             lists.by_name.entry(source.name.value.clone()).or_insert((place, source.kind));
             let kind = source.kind.unwrap_or(ListKind::Values);
-            let items =
-                if source.kind.is_some() { items(kind, &source.items, problems) } else { Items::empty() };
+            let items = if source.kind.is_some() { items(kind, source, problems) } else { Items::empty() };
             lists.all.push(List { name: source.name.value.clone(), kind, items });
             lists.used.push(false);
         }
@@ -59,14 +62,16 @@ impl Lists {
             return place;
         };
         let Items::Set(items) = &list.items else { return place };
-        if !items.iter().any(|item| item.bytes().any(|b| b.is_ascii_uppercase())) {
+        if !items.texts().iter().any(|item| item.bytes().any(|b| b.is_ascii_uppercase())) {
             return place;
         }
         if let Some(copy) = self.lower.get(&place) {
             return *copy;
         }
-        let items = items.iter().map(|item| item.to_ascii_lowercase().into()).collect();
-        let copy = List { name: list.name.clone(), kind: list.kind, items: Items::Set(items) };
+        let mut lower = Texts::default();
+        // There is room: together they are as long as before.
+        let _ = items.texts().iter().all(|item| lower.push(&item.to_ascii_lowercase()));
+        let copy = List { name: list.name.clone(), kind: list.kind, items: Items::set(lower) };
         self.lower.insert(place, self.all.len());
         self.all.push(copy);
         self.all.len() - 1
@@ -87,23 +92,45 @@ impl Lists {
     }
 }
 
-fn items(kind: ListKind, texts: &[Text], problems: &mut Problems) -> Items {
+fn items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> Items {
     if kind == ListKind::Addresses {
         let not_a_network = || Mistake::with_help("not a network", "written like 10.0.0.0/8");
-        let networks = each(texts, problems, |text| network(text).ok_or_else(not_a_network));
+        let mut networks = Vec::new();
+        each(&source.items, problems, |text| {
+            networks.push(network(text).ok_or_else(not_a_network)?);
+            Ok(())
+        });
         return Items::networks(networks);
     }
-    let all: Vec<Box<str>> = each(texts, problems, |text| item(kind, text));
+    let mut all = room_for(&source.items);
+    let mut crowded = false;
+    each(&source.items, problems, |text| {
+        crowded |= !all.push(&item(kind, text)?);
+        Ok(())
+    });
+    if crowded {
+        let message = format!("the items of the list take more than {} MiB", texts::MAX_BYTES >> 20);
+        problems.push(Problem::error(&source.name.place, message).help("spread them over several lists"));
+    }
     match kind {
-        ListKind::UrlPrefixes | ListKind::Surts => Items::prefixes(all),
+        ListKind::UrlPrefixes | ListKind::Surts => Items::prefixes(&all),
         ListKind::Domains | ListKind::Hosts | ListKind::Urls | ListKind::Addresses | ListKind::Values => {
-            Items::Set(all.into_iter().collect())
+            Items::set(all)
         }
     }
 }
 
-fn item(kind: ListKind, text: &str) -> Result<Box<str>, Mistake> {
+/// Most items are hosts or longer, and most stay as they are written.
+fn room_for(items: &SourceItems) -> Texts {
+    match items {
+        SourceItems::Written(items) => Texts::with_capacity(items.len(), 0),
+        SourceItems::OfFile { text, .. } => Texts::with_capacity(text.len() / 16, text.len()),
+    }
+}
+
+fn item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, Mistake> {
     Ok(match kind {
+        ListKind::Domains | ListKind::Hosts if canonical::is_plain_host(text) => text.into(),
         ListKind::Domains | ListKind::Hosts => canonical::whole_host(text)?.into(),
         ListKind::Urls => canonical::whole_url(text)?.text.into(),
         ListKind::UrlPrefixes => canonical::url_prefix(text).text.into(),
@@ -112,25 +139,46 @@ fn item(kind: ListKind, text: &str) -> Result<Box<str>, Mistake> {
     })
 }
 
-fn each<T>(texts: &[Text], problems: &mut Problems, read: impl Fn(&str) -> Result<T, Mistake>) -> Vec<T> {
-    let mut wrong = 0;
-    let mut all = Vec::with_capacity(texts.len());
-    for text in texts {
-        match read(&text.value) {
-            Ok(item) => all.push(item),
-            Err(mistake) => {
-                wrong += 1;
-                if wrong <= SHOWN {
-                    problems.push(problem(text, mistake));
-                }
+/// Takes each item. A wrong one gets its place only now: of a million right ones none is worked out.
+fn each(items: &SourceItems, problems: &mut Problems, mut take: impl FnMut(&str) -> Result<(), Mistake>) {
+    let mut wrong = Wrong { problems, count: 0, last: None };
+    match items {
+        SourceItems::Written(items) => items.iter().for_each(|text| {
+            if let Err(mistake) = take(&text.value) {
+                wrong.note(text.clone(), mistake);
             }
+        }),
+        SourceItems::OfFile { file, text } => list_file::lines(text).for_each(|line| {
+            if let Err(mistake) = take(line.item) {
+                let column = u32::try_from(line.before + 1).unwrap_or(u32::MAX);
+                let place = Place { file: Arc::clone(file), line: line.number, column };
+                wrong.note(Text { place, value: line.item.into() }, mistake);
+            }
+        }),
+    }
+    wrong.sum_up();
+}
+
+/// The wrong items of one list: some are shown, the others counted.
+struct Wrong<'p> {
+    problems: &'p mut Problems,
+    count: usize,
+    last: Option<Place>,
+}
+
+impl Wrong<'_> {
+    fn note(&mut self, text: Text, mistake: Mistake) {
+        self.count += 1;
+        if self.count <= SHOWN {
+            self.problems.push(problem(&text, mistake));
+        }
+        self.last = Some(text.place);
+    }
+
+    fn sum_up(self) {
+        if let Some(last) = self.last.filter(|_| self.count > SHOWN) {
+            let message = format!("{} more items of this list are wrong", self.count - SHOWN);
+            self.problems.push(Problem::error(&last, message));
         }
     }
-    if let Some(last) = texts.last().filter(|_| wrong > SHOWN) {
-        problems.push(Problem::error(
-            &last.place,
-            format!("{} more items of this list are wrong", wrong - SHOWN),
-        ));
-    }
-    all
 }

@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use crate::policy::options::schema::{self, Acts, Effect, META, Spec};
+use crate::policy::options::schema::{self, Acts, Effect, OpenMap, Spec};
 use crate::policy::options::{Assignment, OptionEntry, OptionTable, SetBy, Slot, Value};
 use crate::policy::rule::Rule;
-use crate::policy::source::tree::{At, Source, SourceGroup, SourceOption, Then};
+use crate::policy::source::tree::{At, Source, SourceBody, SourceGroup, SourceOption, SourceRule, Then};
 use crate::policy::source::without_disposition;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
+use super::Purpose;
+use super::documents::not_enforced;
 use super::stages::Placing;
 
 /// The options of a policy while it is compiled.
 pub(super) struct Options {
     entries: Vec<OptionEntry>,
-    metas: BTreeMap<Box<str>, Slot>,
+    /// The keys of open maps.
+    open: BTreeMap<Box<str>, Slot>,
     /// Options without effect, by the first part of their paths.
     idle: BTreeMap<Box<str>, Idle>,
+    purpose: Purpose,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
@@ -33,14 +37,16 @@ struct Idle {
 
 impl Options {
     /// The table with the defaults and what the document's `options` assign.
-    pub(super) fn of_document(source: &Source, problems: &mut Problems) -> Self {
+    pub(super) fn of_document(source: &Source, purpose: Purpose, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
             base: spec.default.value(),
             set_by: SetBy::BuiltIn,
         });
-        let mut options = Self { entries: entries.collect(), metas: BTreeMap::new(), idle: BTreeMap::new() };
-        for option in &source.options {
+        let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
+        let mut options = Self { entries, open, idle, purpose };
+        options.note_open_of(source, problems);
+        for option in source.options.iter().filter(|option| schema::open_map(&option.path).is_none()) {
             let Some(slot) = options.slot(option, problems) else { continue };
             if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
                 entry.base = option.value.clone();
@@ -53,6 +59,20 @@ impl Options {
             problems.push(without_disposition(&source.options_place));
         }
         options
+    }
+
+    /// What the options of a space assign.
+    pub(super) fn of_space(&mut self, given: &[SourceOption], problems: &mut Problems) -> Box<[Assignment]> {
+        let mut all = Vec::new();
+        for option in given {
+            if let Some(map) = schema::open_map(&option.path) {
+                all.extend(self.keys_of(map).map(|slot| Assignment { slot, value: Value::None }));
+                continue;
+            }
+            let slot = self.slot(option, problems);
+            all.extend(slot.map(|slot| Assignment { slot, value: option.value.clone() }));
+        }
+        all.into()
     }
 
     /// What a group assigns: first what `then` stands for, then `set`.
@@ -71,6 +91,10 @@ impl Options {
         }
         let by_then = all.len();
         for option in &group.set {
+            if let Some(map) = schema::open_map(&option.path) {
+                all.extend(self.keys_of(map).map(|slot| Assignment { slot, value: Value::None }));
+                continue;
+            }
             let Some(slot) = self.slot(option, problems) else { continue };
             if all.get(..by_then).unwrap_or(&[]).iter().any(|assignment| assignment.slot == slot) {
                 let problem =
@@ -102,9 +126,8 @@ impl Options {
 
     /// The slot of an option, after a look at what this version does with it.
     fn slot(&mut self, option: &SourceOption, problems: &mut Problems) -> Option<Slot> {
-        if schema::meta_name(&option.path).is_some() {
-            self.note_idle(option, META);
-            return self.meta_slot(option, problems);
+        if schema::open_key(&option.path).is_some() {
+            return self.open.get(&option.path).copied();
         }
         let Some((slot, spec)) = schema::find(&option.path) else {
             let problem = Problem::error(&option.place, "no such option").found(&*option.path);
@@ -118,29 +141,60 @@ impl Options {
         Some(slot)
     }
 
-    fn meta_slot(&mut self, option: &SourceOption, problems: &mut Problems) -> Option<Slot> {
-        if let Some(slot) = self.metas.get(&option.path) {
-            return Some(*slot);
+    fn note_open_of(&mut self, source: &Source, problems: &mut Problems) {
+        self.note_open(&source.options, problems);
+        self.note_open_in(&source.rules, problems);
+        for space in &source.spaces {
+            self.note_open(&space.options, problems);
+            self.note_open_in(&space.rules, problems);
         }
-        let Ok(place) = u16::try_from(self.entries.len()) else {
-            problems
-                .push(Problem::error(&option.place, "more different keys of `meta` than a policy can have"));
-            return None;
-        };
-        self.entries.push(OptionEntry {
-            path: option.path.clone(),
-            base: Value::None,
-            set_by: SetBy::BuiltIn,
-        });
-        self.metas.insert(option.path.clone(), Slot(place));
-        Some(Slot(place))
+    }
+
+    /// Gives every key of an open map in these rules a slot, before any of them is compiled: `null` for the whole map
+    /// takes them all back.
+    fn note_open_in(&mut self, rules: &[SourceRule], problems: &mut Problems) {
+        for rule in rules {
+            if let SourceBody::Group(group) = &rule.body {
+                let before = problems.enter(Some(rule.name().clone()));
+                self.note_open(&group.set, problems);
+                problems.enter(before);
+                self.note_open_in(&group.rules, problems);
+            }
+        }
+    }
+
+    fn note_open(&mut self, options: &[SourceOption], problems: &mut Problems) {
+        for option in options {
+            let Some((map, _)) = schema::open_key(&option.path) else { continue };
+            if self.open.contains_key(&option.path) {
+                continue;
+            }
+            let place =
+                u16::try_from(self.entries.len()).ok().filter(|_| self.keys_of(map).count() < map.most);
+            let Some(place) = place else {
+                let message = format!("more than {} different keys of `{}`", map.most, map.path);
+                problems.push(Problem::error(&option.place, message));
+                continue;
+            };
+            self.entries.push(OptionEntry {
+                path: option.path.clone(),
+                base: Value::None,
+                set_by: SetBy::BuiltIn,
+            });
+            self.open.insert(option.path.clone(), Slot(place));
+        }
+    }
+
+    fn keys_of(&self, map: &'static OpenMap) -> impl Iterator<Item = Slot> {
+        let of_map = |path: &str| schema::open_key(path).is_some_and(|(open, _)| open.path == map.path);
+        self.open.iter().filter(move |(path, _)| of_map(path)).map(|(_, slot)| *slot)
     }
 
     fn check_effect(&mut self, option: &SourceOption, spec: &'static Spec, problems: &mut Problems) {
         let counted = match spec.effect {
             Effect::Works => return,
             Effect::NotYet => None,
-            Effect::NotYetExcept(counted) => Some(counted),
+            Effect::NotYetExcept(counted) | Effect::Judged(counted) => Some(counted),
         };
         let default = spec.default.value();
         if counted.is_some_and(|counted| counted.holds(&option.value, &default)) {
@@ -148,7 +202,12 @@ impl Options {
                 "`{}` is not in this version, and leaving it out could let something through",
                 spec.path
             );
-            let problem = Problem::error(&option.place, message);
+            let problem = match spec.effect {
+                Effect::Judged(_) => not_enforced(Problem::error(&option.place, message), self.purpose),
+                Effect::Works | Effect::NotYet | Effect::NotYetExcept(_) => {
+                    Problem::error(&option.place, message)
+                }
+            };
             return problems.push(problem.found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {
@@ -171,22 +230,21 @@ impl Options {
 
 /// Whether an option that a rule sets still acts when the rule runs.
 fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems) {
-    let Some((_, spec)) = schema::find(&option.path) else { return };
-    match spec.acts {
+    let row = schema::find(&option.path).map(|(_, spec)| (spec.path, spec.acts));
+    let open = || schema::open_key(&option.path).map(|(map, _)| (map.path, map.acts));
+    let Some((path, acts)) = row.or_else(open) else { return };
+    match acts {
         Acts::Connect if !placing.connects => {
             let message = format!(
-                "`{}` acts before more than scheme, host, port and crawler is known; this rule, or one \
-                 that stops before it, depends on other facts",
-                spec.path
+                "`{path}` acts before more than scheme, host, port and crawler is known; this rule, or one \
+                 that stops before it, depends on other facts"
             );
             problems.push(Problem::error(&option.place, message));
         }
         Acts::Until(stage) if placing.early.stage > stage => {
             let (acts, runs) = (stage.as_str(), placing.early.stage.as_str());
-            let message = format!(
-                "`{}` acts at the {acts} stage, and the rule runs only at the {runs} stage",
-                spec.path
-            );
+            let message =
+                format!("`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage");
             problems.push(Problem::warning(&option.place, message));
         }
         Acts::Connect | Acts::Until(_) => {}

@@ -6,9 +6,10 @@ use crate::policy::fact::{Fact, Facts, Subject};
 use crate::policy::field::Field;
 use crate::policy::options::{Value, schema};
 use crate::policy::rule::{
-    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleIndex,
-    Sense,
+    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleClass,
+    RuleIndex, Sense,
 };
+use crate::policy::space::RuleRange;
 use crate::policy::trail::{State, Trail, bit};
 
 /// How the rules met from here on count.
@@ -29,6 +30,15 @@ enum Flow {
     Stopped,
 }
 
+/// Which rules take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of them.
+    All,
+    /// Domain rules alone.
+    Domain,
+}
+
 /// The walk's state beside the request's [`Trail`].
 pub(super) struct Walk<'a> {
     policy: &'a Policy,
@@ -37,6 +47,26 @@ pub(super) struct Walk<'a> {
     trail: &'a mut Trail,
     /// A `stop` that may or may not apply was met.
     perhaps_stopped: bool,
+    part: Part,
+    /// A rule in shadow that is live in this walk.
+    beside: Option<Beside<'a>>,
+}
+
+/// A rule in shadow, with all that it contains.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    root: RuleIndex,
+    rule: &'a Rule,
+}
+
+impl Beside<'_> {
+    fn contains(self, at: RuleIndex) -> bool {
+        self.root <= at && at < self.rule.end
+    }
+
+    fn is_in(self, at: RuleIndex, rule: &Rule) -> bool {
+        at <= self.root && self.root < rule.end
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -46,19 +76,44 @@ impl<'a> Walk<'a> {
         stage: PolicyStage,
         trail: &'a mut Trail,
     ) -> Self {
-        Self { policy, facts, stage, trail, perhaps_stopped: false }
+        Self { policy, facts, stage, trail, perhaps_stopped: false, part: Part::All, beside: None }
     }
 
+    /// The same walk with one rule in shadow, and all that it contains, live besides.
+    pub(super) fn beside(self, root: RuleIndex) -> Self {
+        let rule = self.policy.rules.get(root.0 as usize);
+        Self { beside: rule.map(|rule| Beside { root, rule }), ..self }
+    }
+
+    /// The same with these rules alone; the others count as absent.
+    pub(super) fn with(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    /// The document's rules, then those of the crawler's space. A stop among the former never skips the latter.
     pub(super) fn run(mut self) {
-        let end = u32::try_from(self.policy.rules.len()).unwrap_or(u32::MAX);
-        self.list(RuleIndex(0), RuleIndex(end), Pass::Live);
+        let spaces = &self.policy.spaces;
+        self.stretch(spaces.document);
+        if let Some(space) = self.trail.space().and_then(|space| spaces.get(space)) {
+            self.perhaps_stopped = false;
+            self.stretch(space.rules);
+        }
+    }
+
+    fn stretch(&mut self, RuleRange { from, to }: RuleRange) {
+        self.list(RuleIndex(from), RuleIndex(to), Pass::Live);
+    }
+
+    /// Of some rules the first that applies.
+    pub(super) fn choose(mut self, RuleRange { from, to }: RuleRange) {
+        self.first(RuleIndex(from), RuleIndex(to), Pass::Live);
     }
 
     /// The rules from one place to another, those that they contain left to themselves.
     fn list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
         for (at, rule) in siblings(self.policy, from, to) {
-            if rule.mode != Mode::Enforce || !rule.active.contains(self.stage) {
+            if !self.takes_part(at, rule) || !self.acts(at, rule) {
                 continue;
             }
             if self.rule(at, rule, pass) == Flow::Stopped {
@@ -134,7 +189,7 @@ impl<'a> Walk<'a> {
 
     /// A group of a later stage: what its guard says already lets filters inside it be decided early.
     fn look_ahead(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match self.guard(&group.guard) {
+        match self.judges(rule, self.guard(&group.guard)) {
             Truth::Yes => self.children(at, rule, group, pass),
             Truth::No => {
                 self.trail.set_state(at, State::NoMatch);
@@ -159,7 +214,10 @@ impl<'a> Walk<'a> {
     /// `match: first`: once a child applies, the others are cut off.
     fn first(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
         let mut flow = Flow::On;
-        for (at, rule) in siblings(self.policy, from, to).filter(|(_, rule)| rule.mode == Mode::Enforce) {
+        for (at, rule) in siblings(self.policy, from, to) {
+            if !self.takes_part(at, rule) {
+                continue;
+            }
             if self.rule(at, rule, pass) == Flow::Stopped {
                 flow = Flow::Stopped;
             }
@@ -197,6 +255,9 @@ impl<'a> Walk<'a> {
     fn hit(&mut self, at: RuleIndex, filter: &Filter) {
         self.trail.set_state(at, State::Matched);
         self.trail.filtered.get_or_insert(at);
+        if filter.soft_error.is_some() {
+            self.trail.soft_error.get_or_insert(at);
+        }
         self.trail.log |= filter.log;
     }
 
@@ -218,6 +279,21 @@ impl<'a> Walk<'a> {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
         }
+    }
+
+    fn takes_part(&self, at: RuleIndex, rule: &Rule) -> bool {
+        match rule.mode {
+            Mode::Enforce => self.part == Part::All || rule.class == RuleClass::Domain,
+            Mode::Shadow => self.beside.is_some_and(|beside| beside.contains(at)),
+            Mode::Disabled => false,
+        }
+    }
+
+    /// Whether it, or a rule in it, could do something at this stage.
+    fn acts(&self, at: RuleIndex, rule: &Rule) -> bool {
+        let by_shadow =
+            |beside: Beside<'_>| beside.is_in(at, rule) && beside.rule.active.contains(self.stage);
+        rule.active.contains(self.stage) || self.beside.is_some_and(by_shadow)
     }
 
     /// The floor and the stage of a rule, for this response.

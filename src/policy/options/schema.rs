@@ -1,7 +1,7 @@
 //! Which options exist, what values they take, their defaults, and what this version does with them.
 //!
-//! One row an option; a key of a map is an option of its own. The only keys without a row are those of the open map
-//! `meta`.
+//! One row an option; a key of a map is an option of its own. The only keys without a row are those of the open maps
+//! ([`OPEN`]).
 
 mod table;
 
@@ -30,6 +30,12 @@ pub const MAX_DEPTH: Slot = Slot(5);
 pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+/// `noncanonical`.
+pub const NONCANONICAL: Slot = slot("noncanonical");
+/// `noindex`.
+pub const NOINDEX: Slot = slot("noindex");
+/// The word with which an option that checks answers refuses them.
+pub const REJECTS: &str = "reject";
 /// `verify`.
 pub const VERIFY: Slot = slot("verify");
 
@@ -55,8 +61,36 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The open map: its keys are the writer's own.
+/// The open map whose keys end the names of `Crawl-Meta-` fields.
 pub const META: &str = "meta";
+/// The open map of fields that origins get.
+pub const SET_HEADERS: &str = "request_headers.set";
+/// `request_headers.remove`.
+pub const REMOVE_HEADERS: Slot = slot("request_headers.remove");
+/// `source`.
+pub const SOURCE: Slot = slot("source");
+/// `index`.
+pub const INDEX: Slot = slot("index");
+/// `follow`.
+pub const FOLLOW: Slot = slot("follow");
+
+/// A map whose keys are the writer's own: each is an option without a row, text or `none`, none by default. As they are
+/// names of fields, or parts of such, capital letters do not tell them apart.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenMap {
+    /// Its path.
+    pub path: &'static str,
+    /// When its keys act.
+    pub acts: Acts,
+    /// How many different keys a policy may have.
+    pub most: usize,
+}
+
+/// The open maps.
+pub const OPEN: [OpenMap; 2] = [
+    OpenMap { path: META, acts: Acts::Until(PolicyStage::Response), most: 64 },
+    OpenMap { path: SET_HEADERS, acts: Acts::Until(PolicyStage::Destination), most: 64 },
+];
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
@@ -118,8 +152,6 @@ pub enum Shape {
     StripParams,
     /// A list of `{regex, with, rewrite}`.
     Replace,
-    /// `{set, remove}` for header fields.
-    Headers,
     /// A list of `{days, hours, tz}` and politeness keys.
     Schedule,
 }
@@ -186,6 +218,9 @@ pub enum Effect {
     /// As [`Self::NotYet`], but these values refuse or change something, so that a policy that counts on them
     /// cannot be accepted.
     NotYetExcept(Counted),
+    /// These values are judged from given facts, but the proxy does not look for all of those yet: a policy to serve
+    /// under cannot count on them. Other values do nothing yet.
+    Judged(Counted),
 }
 
 /// The values that a policy may count on.
@@ -227,9 +262,19 @@ pub fn find(path: &str) -> Option<(Slot, &'static Spec)> {
     Some((Slot(u16::try_from(at).ok()?), SPECS.get(at)?))
 }
 
-/// The name under the open map, if the path is one of its keys.
-pub fn meta_name(path: &str) -> Option<&str> {
-    path.strip_prefix(META)?.strip_prefix('.')
+/// The open map at this path.
+pub fn open_map(path: &str) -> Option<&'static OpenMap> {
+    OPEN.iter().find(|map| map.path == path)
+}
+
+/// The open map that the path is a key of, and the key.
+pub fn open_key(path: &str) -> Option<(&'static OpenMap, &str)> {
+    OPEN.iter().find_map(|map| Some((map, below_key(path, map.path)?)))
+}
+
+/// The open maps at a path or below it.
+pub fn open_in(path: &str) -> impl Iterator<Item = &'static OpenMap> {
+    OPEN.iter().filter(move |map| map.path == path || below_key(map.path, path).is_some())
 }
 
 /// The options below a map: those whose paths begin with its path and a dot.
@@ -247,8 +292,13 @@ pub fn keys_in(map: &str) -> Vec<&'static str> {
             keys.push(key);
         }
     }
-    if map.is_empty() {
-        keys.push(META);
+    let open = OPEN
+        .iter()
+        .filter_map(|open| if map.is_empty() { Some(open.path) } else { below_key(open.path, map) });
+    for key in open.filter_map(|rest| rest.split('.').next()) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
     }
     keys
 }
@@ -292,5 +342,6 @@ mod tests {
         assert_eq!(keys_in("politeness.embeds"), ["delay", "concurrency"]);
         assert!(keys_in("").contains(&"politeness"));
         assert!(keys_in("").ends_with(&[META]));
+        assert_eq!(keys_in("request_headers"), ["remove", "set"]);
     }
 }

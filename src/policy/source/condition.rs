@@ -1,7 +1,7 @@
 //! Conditions as they are written.
 
 mod atom;
-mod words;
+pub(in crate::policy::source) mod words;
 
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
@@ -9,6 +9,7 @@ use crate::yaml::read::{items, one_or_many, wrong_type};
 use crate::yaml::{Entry, Node, Value};
 
 use super::tree::SourceCondition;
+pub(in crate::policy) use words::of_field;
 
 /// The deepest nesting of conditions.
 const MAX_DEPTH: usize = 32;

@@ -13,7 +13,8 @@ use crate::yaml::{self, Node};
 
 use super::document::{Head, Parts, without_head};
 use super::files::{FileError, Files};
-use super::tree::{At, Source, Text};
+use super::list_file::{self, Unusable};
+use super::tree::{Source, SourceItems};
 
 /// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if there is
 /// nothing to read; all that is wrong goes to `problems`.
@@ -56,6 +57,8 @@ pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<So
         options: head.options,
         lists: parts.lists,
         rules: parts.rules,
+        spaces: parts.spaces,
+        global: head.global,
         cases: parts.cases,
         revision: gather.revision(),
     })
@@ -107,46 +110,45 @@ impl Gather<'_> {
         }
     }
 
-    /// The text of a file that the policy is made of or names.
-    fn text(&mut self, relative: &str, place: &Place, problems: &mut Problems) -> Option<String> {
-        let bytes = match self.files.read(&self.path(relative)) {
-            Ok(bytes) => bytes,
+    /// The text of a file that the policy is made of.
+    fn text(&mut self, relative: &str, place: &Place, problems: &mut Problems) -> Option<Arc<str>> {
+        let bytes = self.bytes(relative, place, problems)?;
+        let text = if list_file::is_gzip(bytes) {
+            Err(Box::new(Problem::error(place, "the file is compressed, which only lists may be")))
+        } else {
+            text(bytes, place)
+        };
+        told(text, relative, problems)
+    }
+
+    /// The bytes of a file, noted for the revision.
+    fn bytes(&mut self, relative: &str, place: &Place, problems: &mut Problems) -> Option<&[u8]> {
+        match self.files.read(&self.path(relative)) {
+            Ok(bytes) => {
+                self.read.insert(relative.to_owned(), bytes);
+                self.read.get(relative).map(Vec::as_slice)
+            }
             Err(error) => {
                 problems.push(unreadable(place, "the file cannot be read", relative, &error));
-                return None;
-            }
-        };
-        self.read.insert(relative.to_owned(), bytes.clone());
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            let problem = Problem::error(place, "compressed lists are not in this version").found(relative);
-            problems.push(problem.help("unpack the file with gunzip"));
-            return None;
-        }
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes);
-        match String::from_utf8(bytes) {
-            Ok(text) => Some(text),
-            Err(error) => {
-                let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
-                let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-                problems.push(Problem::error(place, format!("line {line} is not UTF-8")).found(relative));
                 None
             }
         }
     }
 
-    /// The items of a list file: one a line, without `#` comments and empty lines.
-    pub(super) fn list_file(&mut self, node: &Node, problems: &mut Problems) -> Option<Vec<Text>> {
+    /// A list file, packed or not.
+    pub(super) fn list_file(&mut self, node: &Node, problems: &mut Problems) -> Option<SourceItems> {
         let relative = spelling(node, problems)?;
         if !stays_inside(relative) {
             let problem = Problem::error(&node.place, "a list file must not leave the policy's directory");
             problems.push(problem.found(relative).help("write a path relative to the policy, without `..`"));
             return None;
         }
-        let text = self.text(relative, &node.place, problems)?;
+        let bytes = self.bytes(relative, &node.place, problems)?;
+        let text = list_file::unpacked(bytes).map_err(|why| Box::new(unusable(&node.place, &why)));
+        let text = told(text.and_then(|bytes| self::text(&bytes, &node.place)), relative, problems)?;
         let file: Arc<str> = self.path(relative).into();
-        let items = text.lines().zip(1..).filter_map(|(line, number)| item(&file, line, number)).collect();
-        problems.read(&file, text);
-        Some(items)
+        problems.read(&file, Arc::clone(&text));
+        Some(SourceItems::OfFile { file, text })
     }
 
     /// The first 8 hex digits of SHA-256 over all files, in the order of their relative paths.
@@ -167,15 +169,27 @@ fn stays_inside(path: &str) -> bool {
     plain && !drive && !path.contains('\\')
 }
 
-/// An item is the line up to a `#` that begins it or follows white space.
-fn item(file: &Arc<str>, line: &str, number: u32) -> Option<Text> {
-    let comment = line.match_indices('#').map(|(at, _)| at).find(|at| {
-        let before = line.get(..*at).and_then(|head| head.chars().next_back());
-        before.is_none_or(char::is_whitespace)
-    });
-    let content = line.get(..comment.unwrap_or(line.len()))?;
-    let value = content.trim();
-    let column = 1 + content.chars().take_while(|c| c.is_whitespace()).count();
-    let place = Place { file: Arc::clone(file), line: number, column: u32::try_from(column).ok()? };
-    (!value.is_empty()).then(|| At { place, value: value.into() })
+/// The text of a file's bytes, without the mark that some editors put before it.
+fn text(bytes: &[u8], place: &Place) -> Result<Arc<str>, Box<Problem>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map(Arc::from).map_err(|error| {
+        let valid = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Box::new(Problem::error(place, format!("line {line} is not UTF-8")))
+    })
+}
+
+fn unusable(place: &Place, why: &Unusable) -> Problem {
+    match why {
+        Unusable::TooLong => {
+            let message = format!("a list of more than {} MiB", list_file::MAX_BYTES >> 20);
+            Problem::error(place, message).help("spread it over several lists (`in: [one, two]`)")
+        }
+        Unusable::Damaged(error) => Problem::error(place, format!("the file cannot be unpacked: {error}")),
+    }
+}
+
+/// What was found, or `None` once its problem was told.
+fn told<T>(found: Result<T, Box<Problem>>, file: &str, problems: &mut Problems) -> Option<T> {
+    found.map_err(|problem| problems.push(problem.found(file))).ok()
 }

@@ -1,12 +1,13 @@
 //! Options as they are written: maps become paths, values get the types of the schema.
 
+mod field;
 mod value;
 
 use crate::policy::options::Value;
-use crate::policy::options::schema::{self, META};
-use crate::vocab::problem::{Place, Problem};
+use crate::policy::options::schema;
+use crate::vocab::problem::Place;
 use crate::vocab::problems::Problems;
-use crate::yaml::read::{self, unknown_key, wrong_type};
+use crate::yaml::read::{self, unknown_key};
 use crate::yaml::{Entry, Node};
 
 use super::tree::SourceOption;
@@ -28,15 +29,16 @@ fn map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Prob
 fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
     let key = &*entry.key.text;
     let path = if map_path.is_empty() { key.to_owned() } else { format!("{map_path}.{key}") };
-    if map_path == META {
-        return meta(entry, path, all, problems);
+    if let Some(open) = schema::open_map(map_path) {
+        return all.extend(field::read(entry, open, problems));
     }
     if let Some((_, spec)) = schema::find(&path) {
         let value = value::read(&entry.value, spec, problems);
+        let value = value.and_then(|value| field::checked(spec.path, value, &entry.value, problems));
         all.extend(value.map(|value| assignment(&entry.key.place, path, value)));
         return;
     }
-    let is_map = path == META || schema::below(&path).next().is_some();
+    let is_map = schema::open_map(&path).is_some() || schema::below(&path).next().is_some();
     if !is_map || key.contains('.') {
         return problems.push(unknown_key(&entry.key, &schema::keys_in(map_path)));
     }
@@ -45,32 +47,14 @@ fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: 
     }
     let keys = schema::below(&path);
     all.extend(keys.map(|spec| assignment(&entry.key.place, spec.path, spec.default.value())));
+    // Which keys they have is known only when all of the policy has been read.
+    all.extend(schema::open_in(&path).map(|open| assignment(&entry.key.place, open.path, Value::None)));
 }
 
 /// `null` takes every key of a map back to its default, and so does `none` where the default is that there is none.
 fn resets(node: &Node, path: &str) -> bool {
     let none_by_default = schema::below(path).all(|spec| spec.default.value() == Value::None);
     node.is_null() || (none_by_default && node.spelling() == Some("none"))
-}
-
-/// A key of the open map: text, or `null` for nothing.
-fn meta(entry: &Entry, path: String, all: &mut Vec<SourceOption>, problems: &mut Problems) {
-    if !is_header_part(&entry.key.text) {
-        let problem = Problem::error(&entry.key.place, "not a name that can end a `Crawl-Meta-` header");
-        return problems.push(problem.found(&*entry.key.text).help("letters, digits and `-`"));
-    }
-    if entry.value.is_null() {
-        return all.push(assignment(&entry.key.place, path, Value::None));
-    }
-    let Some(text) = read::spelling(&entry.value, problems) else { return };
-    if text.bytes().any(|b| b.is_ascii_control()) {
-        return problems.push(wrong_type(&entry.value, "the value of a header has no control characters"));
-    }
-    all.push(assignment(&entry.key.place, path, Value::Text(text.into())));
-}
-
-fn is_header_part(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
 fn assignment(place: &Place, path: impl Into<Box<str>>, value: Value) -> SourceOption {

@@ -1,5 +1,7 @@
 //! The types of the source tree.
 
+use std::sync::Arc;
+
 use crate::policy::cases::Case;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
@@ -37,6 +39,10 @@ pub struct Source {
     pub lists: Vec<SourceList>,
     /// The rules that apply to every crawler.
     pub rules: Vec<SourceRule>,
+    /// The crawl spaces.
+    pub spaces: Vec<SourceSpace>,
+    /// `global_space`, where its key stands and what it says.
+    pub global: Option<At<SourceGlobal>>,
     /// Tests that travel with the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
@@ -72,7 +78,43 @@ pub struct SourceList {
     /// How it is compared; none if that could not be read.
     pub kind: Option<ListKind>,
     /// Its items as written.
-    pub items: Vec<Text>,
+    pub items: SourceItems,
+}
+
+/// The items of a list before they are brought to canonical form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceItems {
+    /// `items: […]`, each with its place.
+    Written(Vec<Text>),
+    /// The text of a list file, one item a line. The place of an item is worked out only for one that is wrong.
+    OfFile {
+        /// The file's name as it is shown.
+        file: Arc<str>,
+        /// What is in it.
+        text: Arc<str>,
+    },
+}
+
+/// A crawl space.
+#[derive(Clone, Debug)]
+pub struct SourceSpace {
+    /// Its name.
+    pub name: At<Slug>,
+    /// The crawlers in it; none: all that are in no other.
+    pub crawlers: Vec<Text>,
+    /// Its options.
+    pub options: Vec<SourceOption>,
+    /// Its rules.
+    pub rules: Vec<SourceRule>,
+}
+
+/// `global_space`.
+#[derive(Clone, Debug)]
+pub enum SourceGlobal {
+    /// `union`.
+    Union,
+    /// Its rules, perhaps none.
+    Rules(Vec<SourceRule>),
 }
 
 /// A rule.
@@ -153,6 +195,8 @@ pub struct SourceFilter {
     pub reject: Option<Intent>,
     /// `reject_status`.
     pub reject_status: Option<u16>,
+    /// `as`.
+    pub soft_error: Option<At<u16>>,
 }
 
 /// A condition.
@@ -239,6 +283,25 @@ pub enum TextWord {
     Site,
     /// The beginning of the SURT form.
     Surt,
+}
+
+impl TextWord {
+    /// The word in a policy.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Prefix => "prefix",
+            Self::Suffix => "suffix",
+            Self::Contains => "contains",
+            Self::Regex => "regex",
+            Self::Glob => "glob",
+            Self::Domain => "domain",
+            Self::Ext => "ext",
+            Self::Under => "under",
+            Self::Site => "site",
+            Self::Surt => "surt",
+        }
+    }
 }
 
 /// What can be counted.

@@ -11,6 +11,8 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::proxy::gather::Gather;
+
 use super::reader::Handover;
 use super::socket::{Socket, Tcp};
 
@@ -22,6 +24,7 @@ pub(in crate::proxy) type Session = TlsStream<Wire>;
 pub(in crate::proxy) struct Wire {
     unread: io::Cursor<Vec<u8>>,
     tcp: Tcp,
+    gather: Gather,
 }
 
 impl Wire {
@@ -37,9 +40,16 @@ impl Wire {
 /// inside.
 pub(in crate::proxy) async fn accept(client: Handover, config: Arc<ServerConfig>) -> io::Result<Handover> {
     let tcp = client.socket.plain().cloned().ok_or(io::ErrorKind::Unsupported)?;
-    let wire = Wire { unread: io::Cursor::new(client.unread), tcp };
-    let session = TlsAcceptor::from(config).accept(wire).await?;
+    let wire = Wire { unread: io::Cursor::new(client.unread), tcp, gather: Gather::LastFlight };
+    let mut session = TlsAcceptor::from(config).accept(wire).await?;
+    session.get_mut().0.gather = Gather::Nothing;
     Ok(Handover { socket: Socket::Tls(Box::new(session)), unread: Vec::new() })
+}
+
+/// Tells the client in TLS and in TCP, by one packet, that nothing more will come.
+pub(super) fn poll_shut_down(session: &mut Session, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    session.get_mut().0.gather = Gather::All;
+    Pin::new(session).poll_shutdown(cx)
 }
 
 /// Receives plaintext; 0 if nothing will come any more. Many clients leave without the alert that ends TLS in order:
@@ -80,7 +90,7 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.tcp.poll_send(cx, &[IoSlice::new(bytes)])
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -88,7 +98,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.tcp.poll_send(cx, slices)
+        self.tcp.poll_send(cx, slices, self.gather)
     }
 
     fn is_write_vectored(&self) -> bool {

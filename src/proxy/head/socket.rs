@@ -12,6 +12,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
+use crate::proxy::gather::{self, Gather};
+
 use super::secure::{self, Session};
 
 /// A client's socket, in the clear or with TLS over it.
@@ -60,7 +62,7 @@ impl Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(tcp) => tcp.poll_send(cx, slices),
+            Self::Plain(tcp) => tcp.poll_send(cx, slices, Gather::Nothing),
             Self::Tls(session) => Pin::new(session).poll_write_vectored(cx, slices),
         }
     }
@@ -80,7 +82,7 @@ impl Socket {
                 tcp.shut_down();
                 Poll::Ready(Ok(()))
             }
-            Self::Tls(session) => Pin::new(session).poll_shutdown(cx),
+            Self::Tls(session) => secure::poll_shut_down(session, cx),
         }
     }
 }
@@ -103,11 +105,23 @@ impl Tcp {
     }
 
     /// As [`Socket::poll_send`].
-    pub(super) fn poll_send(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        gather: Gather,
+    ) -> Poll<io::Result<usize>> {
         let length = slices.iter().map(|slice| slice.len()).sum();
+        let send = || {
+            if gather.holds(slices) {
+                gather::send(&self.0, slices)
+            } else {
+                self.0.try_write_vectored(slices)
+            }
+        };
         loop {
             ready!(self.0.poll_write_ready(cx))?;
-            let sent = self.moving(Interest::WRITABLE, length, || self.0.try_write_vectored(slices))?;
+            let sent = self.moving(Interest::WRITABLE, length, send)?;
             if let Some(sent) = sent {
                 return Poll::Ready(Ok(sent));
             }

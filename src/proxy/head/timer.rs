@@ -42,6 +42,13 @@ impl LazyTimer {
         }
     }
 
+    /// Has another length from now on; nothing happens if it is the same.
+    pub(in crate::proxy) fn lasts(&mut self, length: Duration) {
+        if self.length != length {
+            *self = Self::new(length);
+        }
+    }
+
     /// Lengthens or shortens what the next setting will be, as something moved.
     pub(in crate::proxy) fn relax(&mut self, length: Duration) {
         self.length = length;

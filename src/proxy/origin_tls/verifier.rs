@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+
+use crate::tls::provider::provider;
 
 /// The usual check, which tells a certificate that signs itself from one that a stranger has signed.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ impl Trusted {
 }
 
 fn check_by(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, rustls::client::VerifierBuilderError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider());
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()
 }
 

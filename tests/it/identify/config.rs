@@ -71,8 +71,8 @@ const MISTAKES: [(&str, &str); 19] = [
              depth, trace, warcprox; did you mean `depth`?",
     ),
     (
-        "crawlers: [{ name: a, sources: [10.0.0.1], may: [trace] }]",
-        "c.yaml:1:50: error: `may: trace` is not in this version; leave it out",
+        "crawlers: [{ name: a, sources: [10.0.0.1], may: [warcprox] }]",
+        "c.yaml:1:50: error: `may: warcprox` is not in this version; leave it out",
     ),
     (
         "anonymous: maybe",

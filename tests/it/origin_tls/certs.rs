@@ -92,8 +92,16 @@ pub(crate) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
 
 impl Leaf {
     pub(crate) fn server(self) -> Arc<ServerConfig> {
+        self.server_by(rustls::DEFAULT_VERSIONS)
+    }
+
+    /// The same, speaking these versions of TLS alone.
+    pub(crate) fn server_by(
+        self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
         let builder = builder.unwrap().with_no_client_auth();
         let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
         Arc::new(builder.with_single_cert(vec![self.certificate], key).unwrap())

@@ -170,7 +170,7 @@ fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", compile::Purpose::Serve);
-    Snapshot { policy: compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, counters: () }
+    Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
 }
 
 #[tokio::test]

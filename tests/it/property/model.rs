@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 
 /// The value of a condition while facts are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tri {
+pub(crate) enum Tri {
     Yes,
     No,
     Open,
 }
 
 impl Tri {
-    pub(super) fn not(self) -> Self {
+    pub(crate) fn not(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -37,46 +37,61 @@ impl Tri {
 
 /// Response facts.
 #[derive(Clone, Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) content_type: String,
-    pub(super) size: Option<u64>,
-    pub(super) headers: BTreeMap<String, String>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) size: Option<u64>,
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+/// What a document says.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) title: String,
+    pub(crate) body_prefix: String,
+    pub(crate) meta_robots: Option<String>,
+    pub(crate) canonical: Option<String>,
 }
 
 /// The facts of one request, as far as they are known.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) scheme: String,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) path: String,
-    pub(super) query: String,
-    pub(super) method: String,
-    pub(super) crawler: String,
-    pub(super) referer: String,
-    pub(super) dest: Option<String>,
-    pub(super) depth: Option<u64>,
-    pub(super) address: Option<IpAddr>,
-    pub(super) response: Option<Response>,
+pub(crate) struct World {
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) method: String,
+    pub(crate) crawler: String,
+    pub(crate) referer: String,
+    pub(crate) dest: Option<String>,
+    pub(crate) depth: Option<u64>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) response: Option<Response>,
+    pub(crate) document: Option<Document>,
 }
 
 impl World {
-    pub(super) fn authority(&self) -> String {
+    /// A header that is there and says something.
+    fn header(&self, name: &str) -> Option<&str> {
+        self.response.as_ref()?.headers.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
         if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
-    pub(super) fn path_and_query(&self) -> String {
+    pub(crate) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
     }
 
     /// The facts as `crawlgate decide` takes them.
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
         let object = facts.as_object_mut().unwrap();
         if !self.referer.is_empty() {
@@ -99,22 +114,28 @@ impl World {
                 object.insert("size".into(), json!(size));
             }
         }
+        if let Some(document) = &self.document {
+            object.insert("title".into(), json!(document.title));
+            object.insert("body_prefix".into(), json!(document.body_prefix));
+            object.insert("meta_robots".into(), json!(document.meta_robots));
+            object.insert("canonical".into(), json!(document.canonical));
+        }
         facts
     }
 }
 
 /// One test of one field.
 #[derive(Clone, Debug)]
-pub(super) struct Atom {
-    pub(super) field: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) values: Vec<String>,
-    pub(super) ignore_case: bool,
+pub(crate) struct Atom {
+    pub(crate) field: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) values: Vec<String>,
+    pub(crate) ignore_case: bool,
 }
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub(super) enum Cond {
+pub(crate) enum Cond {
     Always,
     All(Vec<Cond>),
     Any(Vec<Cond>),
@@ -124,16 +145,16 @@ pub(super) enum Cond {
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) id: String,
-    pub(super) enabled: bool,
-    pub(super) stage: Option<usize>,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) enabled: bool,
+    pub(crate) stage: Option<usize>,
+    pub(crate) kind: Kind,
 }
 
 /// The kinds of rule.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Group {
         when: Option<Cond>,
         unless: bool,
@@ -150,20 +171,30 @@ pub(super) enum Kind {
 }
 
 /// The stages, by number.
-pub(super) const STAGES: [&str; 3] = ["request", "destination", "response"];
+pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
 impl Atom {
     /// The number of the stage at which the field becomes known.
-    pub(super) fn stage(&self) -> usize {
+    pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
-            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots"
-            | "canonical" => 2,
+            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" => 2,
+            "title" | "body_prefix" | "meta_robots" | "canonical" => 3,
             _ => 0,
         }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    /// The same in a world whose headers may give what else the document says.
+    pub(crate) fn stage_in(&self, world: &World) -> usize {
+        let header = match self.field {
+            "meta_robots" => world.header("x-robots-tag"),
+            "canonical" => world.header("link"),
+            _ => None,
+        };
+        if header.is_some() { 2 } else { self.stage() }
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
         let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
         match (self.kind, self.field) {
             ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
@@ -198,9 +229,16 @@ impl Atom {
             "dest" => one(world.dest.as_deref().unwrap_or("")),
             "content_type" => response.map(|r| vec![r.content_type.clone()]),
             "header.x-a" => header("x-a"),
-            "meta_robots" => header("x-robots-tag"),
-            "canonical" => header("link")
-                .map(|l| vec![l[0].trim_start_matches('<').split('>').next().unwrap_or("").into()]),
+            "title" => world.document.as_ref().map(|d| vec![d.title.clone()]),
+            "body_prefix" => world.document.as_ref().map(|d| vec![d.body_prefix.clone()]),
+            "meta_robots" => match world.header("x-robots-tag") {
+                Some(tag) => one(tag),
+                None => world.document.as_ref().map(|d| vec![d.meta_robots.clone().unwrap_or_default()]),
+            },
+            "canonical" => match world.header("link") {
+                Some(link) => one(link.trim_start_matches('<').split('>').next().unwrap_or("")),
+                None => world.document.as_ref().map(|d| vec![d.canonical.clone().unwrap_or_default()]),
+            },
             "usage.train-ai" => header("content-usage").map(|u| {
                 vec![match u[0].as_str() {
                     "train-ai=y" => "allow".into(),
@@ -212,7 +250,7 @@ impl Atom {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         let known = match (self.kind, self.field) {
             ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
             ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
@@ -275,7 +313,7 @@ impl Atom {
 }
 
 impl Cond {
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
             Self::Always => json!({ "always": true }),
@@ -286,7 +324,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         match self {
             Self::Always => Tri::Yes,
             Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
@@ -296,7 +334,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
         match self {
             Self::Always => {}
             Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
@@ -306,29 +344,100 @@ impl Cond {
     }
 
     /// The stage at which all its facts are known; none if it names none.
-    pub(super) fn stage(&self) -> Option<usize> {
+    pub(crate) fn stage(&self) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
         stage
     }
+
+    pub(crate) fn stage_in(&self, world: &World) -> Option<usize> {
+        let mut stage = None;
+        self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage_in(world))));
+        stage
+    }
+}
+
+/// A policy: what all crawlers get, and what those of a space get besides.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) rules: Vec<Node>,
+    pub(crate) base: BTreeMap<String, Json>,
+    pub(crate) spaces: Vec<Space>,
+}
+
+/// A space of one crawler, or of all others.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    pub(crate) crawler: Option<&'static str>,
+    pub(crate) options: BTreeMap<String, Json>,
+    pub(crate) rules: Vec<Node>,
+}
+
+impl Made {
+    pub(crate) fn to_json(&self) -> Json {
+        let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
+        let space = |(at, space): (usize, &Space)| {
+            json!({
+                "name": format!("s{at}"),
+                "crawlers": space.crawler.map_or(json!([]), |name| json!([name])),
+                "options": space.options,
+                "rules": list(&space.rules),
+            })
+        };
+        json!({
+            "policy": 1,
+            "name": "random",
+            "options": self.base,
+            "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
+            "rules": list(&self.rules),
+            "spaces": self.spaces.iter().enumerate().map(space).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn space_of(&self, crawler: &str) -> Option<&Space> {
+        let own = self.spaces.iter().find(|space| space.crawler == Some(crawler));
+        own.or_else(|| self.spaces.iter().find(|space| space.crawler.is_none()))
+    }
+
+    /// The rules of the document and of every space.
+    pub(crate) fn all(&self) -> Vec<Node> {
+        self.rules.iter().chain(self.spaces.iter().flat_map(|space| &space.rules)).cloned().collect()
+    }
+
+    /// The same policy without the rules that are disabled.
+    pub(crate) fn without_disabled(&self) -> Self {
+        let mut made = self.clone();
+        prune(&mut made.rules);
+        made.spaces.iter_mut().for_each(|space| prune(&mut space.rules));
+        made
+    }
+}
+
+fn prune(nodes: &mut Vec<Node>) {
+    nodes.retain(|node| node.enabled);
+    for node in nodes {
+        if let Kind::Group { rules, .. } = &mut node.kind {
+            prune(rules);
+        }
+    }
 }
 
 impl Node {
-    pub(super) fn cond(&self) -> Option<&Cond> {
+    pub(crate) fn cond(&self) -> Option<&Cond> {
         match &self.kind {
             Kind::Group { when, .. } => when.as_ref(),
             Kind::Filter { cond, .. } => Some(cond),
         }
     }
 
-    pub(super) fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[Node] {
         match &self.kind {
             Kind::Group { rules, .. } => rules,
             Kind::Filter { .. } => &[],
         }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut rule = json!({ "id": self.id });
         let object = rule.as_object_mut().unwrap();
         if !self.enabled {

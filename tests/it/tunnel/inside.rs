@@ -48,15 +48,29 @@ fn gate() -> Gate {
 
 /// A client's configuration that trusts the gate's authority.
 pub(crate) fn trusting(gate: &Gate) -> Arc<ClientConfig> {
+    trusting_by(gate, rustls::DEFAULT_VERSIONS)
+}
+
+/// The same, speaking these versions of TLS alone.
+pub(crate) fn trusting_by(
+    gate: &Gate,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let pem = std::fs::read(gate.file("ca.pem")).unwrap();
     roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
-    Arc::new(builder().with_root_certificates(roots).with_no_client_auth())
+    Arc::new(speaking(versions).with_root_certificates(roots).with_no_client_auth())
 }
 
 pub(crate) fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
+    speaking(rustls::DEFAULT_VERSIONS)
+}
+
+fn speaking(
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap()
+    ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap()
 }
 
 /// TLS inside a tunnel.

@@ -60,7 +60,7 @@ fn snapshot(rules: &str) -> Snapshot<()> {
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled =
         load(&files, "p.yaml", Purpose::Serve).unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    Snapshot { policy: compiled.policy, counters: () }
+    Snapshot::new(compiled.policy, ())
 }
 
 fn asked(authority: &str) -> TunnelAsked {

@@ -8,36 +8,36 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a busy machine.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// A plain answer, after which the connection can be kept.
-pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A raw client.
-pub(super) struct Client(pub(super) TcpStream);
+pub(crate) struct Client(pub(crate) TcpStream);
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// In order.
     Closed,
     Reset,
 }
 
 impl Client {
-    pub(super) fn connect(proxy: SocketAddr) -> Self {
+    pub(crate) fn connect(proxy: SocketAddr) -> Self {
         let socket = TcpStream::connect(proxy).unwrap();
         socket.set_read_timeout(Some(LONG)).unwrap();
         Self(socket)
     }
 
-    pub(super) fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads until this has come.
     #[track_caller]
-    pub(super) fn until(&mut self, text: &str) -> String {
+    pub(crate) fn until(&mut self, text: &str) -> String {
         let (mut seen, mut byte) = (Vec::new(), [0]);
         while !seen.ends_with(text.as_bytes()) {
             match self.0.read(&mut byte) {
@@ -50,7 +50,7 @@ impl Client {
 
     /// All that comes until the connection ends, and how it does.
     #[track_caller]
-    pub(super) fn ending(&mut self) -> (String, End) {
+    pub(crate) fn ending(&mut self) -> (String, End) {
         let mut bytes = Vec::new();
         let end = match self.0.read_to_end(&mut bytes) {
             Ok(_) => End::Closed,
@@ -61,14 +61,14 @@ impl Client {
     }
 
     #[track_caller]
-    pub(super) fn rest(&mut self) -> String {
+    pub(crate) fn rest(&mut self) -> String {
         self.ending().0
     }
 }
 
 /// A listening socket, and what it is to do with each connection.
-pub(super) struct Origin {
-    pub(super) port: u16,
+pub(crate) struct Origin {
+    pub(crate) port: u16,
     noted: Arc<Noted>,
 }
 
@@ -80,21 +80,21 @@ struct Noted {
 }
 
 /// One connection of an origin.
-pub(super) struct Visit {
-    pub(super) socket: TcpStream,
+pub(crate) struct Visit {
+    pub(crate) socket: TcpStream,
     /// The first is 0.
-    pub(super) number: usize,
+    pub(crate) number: usize,
     noted: Arc<Noted>,
 }
 
 impl Origin {
     /// An origin on 127.0.0.1. A connection is closed when the function is done with it.
-    pub(super) fn start(serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
         Self::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), serve)
     }
 
     /// An origin at this address.
-    pub(super) fn at(address: SocketAddr, serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
+    pub(crate) fn at(address: SocketAddr, serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let origin = Self { port: listener.local_addr().unwrap().port(), noted: Arc::default() };
         let (noted, serve) = (Arc::clone(&origin.noted), Arc::new(serve));
@@ -114,34 +114,34 @@ impl Origin {
     }
 
     /// Answers every request with [`OK`].
-    pub(super) fn plain() -> Self {
+    pub(crate) fn plain() -> Self {
         Self::start(Visit::serve_plainly)
     }
 
     /// Its URL of a host.
-    pub(super) fn url(&self, host: &str) -> String {
+    pub(crate) fn url(&self, host: &str) -> String {
         format!("http://{host}:{}/", self.port)
     }
 
     /// Connections so far.
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.noted.accepted.load(Ordering::SeqCst)
     }
 
     /// Connections that have ended.
-    pub(super) fn ended(&self) -> usize {
+    pub(crate) fn ended(&self) -> usize {
         self.noted.ended.load(Ordering::SeqCst)
     }
 
     /// The request lines that came, each with its connection.
-    pub(super) fn requests(&self) -> Vec<(usize, String)> {
+    pub(crate) fn requests(&self) -> Vec<(usize, String)> {
         self.noted.requests.lock().unwrap().clone()
     }
 }
 
 impl Visit {
     /// The next request's head, with its body read; none once the other side has closed.
-    pub(super) fn request(&mut self) -> Option<String> {
+    pub(crate) fn request(&mut self) -> Option<String> {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
             self.socket.read_exact(&mut byte).ok()?;
@@ -158,31 +158,31 @@ impl Visit {
     }
 
     /// Sends; a gate that has left already is the test's to notice.
-    pub(super) fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         let _ = self.socket.write_all(text.as_bytes());
     }
 
-    pub(super) fn serve_plainly(&mut self) {
+    pub(crate) fn serve_plainly(&mut self) {
         while self.request().is_some() {
             self.send(OK);
         }
     }
 
     /// Reads until the other side closes.
-    pub(super) fn wait_for_the_end(&mut self) {
+    pub(crate) fn wait_for_the_end(&mut self) {
         let mut buffer = [0; 4096];
         while let Ok(1..) = self.socket.read(&mut buffer) {}
     }
 
     /// The connection's end will be a reset.
-    pub(super) fn will_reset(&self) {
+    pub(crate) fn will_reset(&self) {
         socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
 /// What a name server says of a name.
 #[derive(Clone, Debug)]
-pub(super) enum Says {
+pub(crate) enum Says {
     Addresses(Vec<Ipv4Addr>),
     /// Another name, and its address.
     Alias(&'static str, Ipv4Addr),
@@ -192,8 +192,8 @@ pub(super) enum Says {
 }
 
 /// A name server on loopback, by UDP.
-pub(super) struct NameServer {
-    pub(super) address: SocketAddr,
+pub(crate) struct NameServer {
+    pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -202,7 +202,7 @@ const CLASS_IN: [u8; 2] = [0, 1];
 
 impl NameServer {
     /// It says of a name what the function makes of it and of how often its IPv4 addresses were asked for before.
-    pub(super) fn start(says: impl Fn(&str, usize) -> Says + Send + 'static) -> Self {
+    pub(crate) fn start(says: impl Fn(&str, usize) -> Says + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let server = Self { address: socket.local_addr().unwrap(), asked: Arc::default() };
         let asked = Arc::clone(&server.asked);
@@ -218,7 +218,7 @@ impl NameServer {
     }
 
     /// How often a name's IPv4 addresses were asked for.
-    pub(super) fn asked(&self, name: &str) -> usize {
+    pub(crate) fn asked(&self, name: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| *asked == name).count()
     }
 }
@@ -272,13 +272,13 @@ fn record(name: &[u8], kind: u8, data: &[u8]) -> Vec<u8> {
 }
 
 /// A listener that never takes another connection: its queue is full, so the kernel drops every SYN.
-pub(super) struct Silent {
+pub(crate) struct Silent {
     _listener: socket2::Socket,
     _queued: Vec<socket2::Socket>,
 }
 
 impl Silent {
-    pub(super) fn at(ip: IpAddr, port: u16) -> Self {
+    pub(crate) fn at(ip: IpAddr, port: u16) -> Self {
         let stream = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let listener = stream();
         let address = SocketAddr::new(ip, port).into();
@@ -298,7 +298,7 @@ impl Silent {
 
 /// Waits until something holds.
 #[track_caller]
-pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");

@@ -39,7 +39,6 @@ pub(super) fn read(node: &Node, spec: &Spec, problems: &mut Problems) -> Option<
         Shape::Names | Shape::NamesOrNone => names(node, problems),
         Shape::StripParams => strip_params(node, problems),
         Shape::Replace => list(node, "`replace`", problems, replacement),
-        Shape::Headers => headers(node, problems),
         Shape::Schedule => list(node, "`schedule`", problems, time_window),
     }
 }
@@ -76,7 +75,6 @@ fn takes_none(shape: Shape) -> bool {
         | Shape::Names
         | Shape::StripParams
         | Shape::Replace
-        | Shape::Headers
         | Shape::Schedule => false,
     }
 }
@@ -180,21 +178,6 @@ fn replacement(node: &Node, problems: &mut Problems) -> Option<Value> {
     let rewrite = map.take("rewrite").map(|node| read::boolean(node, problems).map(Value::Bool));
     map.finish(problems);
     Some(entries([("regex", regex), ("with", with), ("rewrite", rewrite)]))
-}
-
-/// `{set: {Name: value}, remove: [Name]}`.
-fn headers(node: &Node, problems: &mut Problems) -> Option<Value> {
-    let mut map = MapReader::open(node, "`request_headers`", problems)?;
-    let set = map.take("set").map(|node| {
-        let fields = read::entries(node, "`set`", problems).iter();
-        let field = |e: &crate::yaml::Entry, p: &mut Problems| {
-            Some((e.key.text.clone(), text(read::spelling(&e.value, p)?)))
-        };
-        Some(Value::Map(fields.filter_map(|e| field(e, problems)).collect()))
-    });
-    let remove = map.take("remove").map(|node| names(node, problems));
-    map.finish(problems);
-    Some(entries([("set", set), ("remove", remove)]))
 }
 
 const DAYS: &[&str] = &["mon", "tue", "wed", "thu", "fri", "sat", "sun"];

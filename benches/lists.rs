@@ -1,0 +1,87 @@
+//! What a list of 1,000,000 domains costs, to load and to look up in: `cargo bench --bench lists`.
+//!
+//! Loading is everything from the bytes of the policy and its list to the policy, the revision's SHA-256 included;
+//! packed, the unpacking too.
+
+#![allow(clippy::expect_used, reason = "a bench may panic")]
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crawlgate::policy::compile;
+use crawlgate::policy::fact::Facts;
+use crawlgate::policy::list::Items;
+use crawlgate::policy::list::texts::Texts;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::target::UrlTarget;
+use divan::Bencher;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+fn main() {
+    divan::main();
+}
+
+const COUNT: usize = 1_000_000;
+const POLICY: &str = "policy: 1\nname: bench\noptions: { disposition: allow }\n\
+    lists: { blocked: { kind: domains, file: blocked.txt } }\nrules: [{ id: blocked, forbid: { in: blocked } }]\n";
+
+fn domain(n: usize) -> String {
+    format!("host-{}.example{}.org", n * 7_919 % COUNT, n % 100)
+}
+
+fn list() -> String {
+    (0..COUNT).map(|n| domain(n) + "\n").collect()
+}
+
+fn files(list: Vec<u8>) -> MemoryFiles {
+    MemoryFiles::new().with("p.yaml", POLICY).with("blocked.txt", list)
+}
+
+#[divan::bench(sample_count = 10)]
+fn load(bencher: Bencher<'_, '_>) {
+    let files = files(list().into_bytes());
+    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
+}
+
+#[divan::bench(sample_count = 10)]
+fn load_packed(bencher: Bencher<'_, '_>) {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(list().as_bytes()).expect("it is packed");
+    let files = files(packed.finish().expect("it is packed"));
+    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
+}
+
+/// A look-up alone, of hosts four labels deep: one of a listed domain, one of none.
+#[divan::bench(args = ["www.host-123456.example3.org", "www.images.example.com"])]
+fn look_up(bencher: Bencher<'_, '_>, host: &str) {
+    let mut texts = Texts::default();
+    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
+    let items = Items::set(texts);
+    bencher.bench(|| items.has_parent_of(divan::black_box(host)));
+}
+
+/// Look-ups of hosts all over the list, so that none finds its predecessor's memory in the cache.
+#[divan::bench]
+fn look_up_spread(bencher: Bencher<'_, '_>) {
+    let mut texts = Texts::default();
+    assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
+    let items = Items::set(texts);
+    let next = AtomicUsize::new(0);
+    bencher
+        .with_inputs(|| {
+            let at = next.fetch_add(611_953, Ordering::Relaxed);
+            format!("www.{}", domain(at % COUNT))
+        })
+        .bench_refs(|host| items.has_parent_of(host));
+}
+
+/// A whole decision at the request stage.
+#[divan::bench]
+fn decision(bencher: Bencher<'_, '_>) {
+    let policy = compile::load(&files(list().into_bytes()), "p.yaml", compile::Purpose::Serve)
+        .expect("a valid policy")
+        .policy;
+    let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
+    bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
+}

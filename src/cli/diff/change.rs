@@ -1,0 +1,173 @@
+//! One changed decision.
+
+use crate::gate::trial::Trial;
+use crate::policy::Policy;
+use crate::policy::cases::{Answer, CaseFacts, CaseTarget};
+use crate::policy::options::{Slot, Value};
+use crate::vocab::intent::Intent;
+
+use super::super::judged;
+
+/// What the two policies say of one request, where that differs.
+pub(super) struct Change<'a> {
+    /// The request.
+    pub(super) facts: &'a CaseFacts,
+    /// What was decided.
+    pub(super) old: Outcome<'a>,
+    /// What is decided.
+    pub(super) new: Outcome<'a>,
+    /// In which way it differs.
+    pub(super) kind: Kind,
+    /// Every difference: key, old and new value.
+    pub(super) differences: Vec<Difference>,
+}
+
+/// The parts of a decision by which changes are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome<'a> {
+    pub(super) verdict: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) rule: Option<&'a str>,
+    pub(super) answer: Answer,
+    pub(super) logged: bool,
+}
+
+/// The ways in which a decision changes, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Another verdict.
+    Verdict(&'static str, &'static str),
+    /// Refused as before, for another reason or with another answer.
+    Refusal,
+    /// Allowed as before, with other options.
+    Options,
+    /// All the same, but for the rule that decided.
+    Rule,
+}
+
+/// One thing that differs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Difference {
+    pub(super) key: String,
+    pub(super) old: String,
+    pub(super) new: String,
+}
+
+impl Kind {
+    /// The headline of such changes.
+    pub(super) fn in_words(self) -> String {
+        match self {
+            Self::Verdict(old, new) => format!("{old} -> {new}"),
+            Self::Refusal => "refused otherwise".to_owned(),
+            Self::Options => "allowed with other options".to_owned(),
+            Self::Rule => "the same by another rule".to_owned(),
+        }
+    }
+}
+
+impl<'a> Change<'a> {
+    /// Compares two trials of one request; `None` if nothing differs that matters.
+    pub(super) fn between(
+        facts: &'a CaseFacts,
+        old: &Trial<'a>,
+        new: &Trial<'a>,
+        options: &Options<'_>,
+    ) -> Option<Self> {
+        let (was, is) = (Outcome::of(old), Outcome::of(new));
+        let mut differences = was.differences(&is);
+        // What is assigned to a URL that is refused has no effect.
+        if old.refusal.is_none() && new.refusal.is_none() {
+            differences.extend(options.differences(old, new));
+        }
+        let kind = kind(&was, &is, &differences)?;
+        Some(Self { facts, old: was, new: is, kind, differences })
+    }
+
+    /// The host that is asked.
+    pub(super) fn host(&self) -> &'a str {
+        match self.facts.target() {
+            CaseTarget::Url(url) | CaseTarget::Tunnel(_, url) => url.host(),
+        }
+    }
+}
+
+fn kind(was: &Outcome<'_>, is: &Outcome<'_>, differences: &[Difference]) -> Option<Kind> {
+    let differs = |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
+    if was.verdict != is.verdict {
+        return Some(Kind::Verdict(was.verdict, is.verdict));
+    }
+    if differs(|key| !key.starts_with("options.") && key != "rule") && was.verdict != "allow" {
+        return Some(Kind::Refusal);
+    }
+    if differs(|key| key.starts_with("options.")) {
+        return Some(Kind::Options);
+    }
+    (!differences.is_empty()).then_some(Kind::Rule)
+}
+
+impl<'a> Outcome<'a> {
+    fn of(trial: &Trial<'a>) -> Self {
+        Self {
+            verdict: judged::verdict(trial),
+            reason: trial.decision.reason().as_str(),
+            rule: trial.rule(),
+            answer: trial.answer(),
+            logged: trial.decision.logged,
+        }
+    }
+
+    fn differences(&self, new: &Self) -> Vec<Difference> {
+        let text = |value: Option<&str>| value.unwrap_or("none").to_owned();
+        let number = |value: Option<u16>| value.map_or_else(|| "none".to_owned(), |n| n.to_string());
+        let intent = |value: Option<Intent>| text(value.map(Intent::as_str));
+        let all = [
+            ("verdict", self.verdict.to_owned(), new.verdict.to_owned()),
+            ("reason", self.reason.to_owned(), new.reason.to_owned()),
+            ("rule", text(self.rule), text(new.rule)),
+            ("status", number(self.answer.status), number(new.answer.status)),
+            ("intent", intent(self.answer.intent), intent(new.answer.intent)),
+            ("code", number(self.answer.code), number(new.answer.code)),
+            ("logged", self.logged.to_string(), new.logged.to_string()),
+        ];
+        let differ = all.into_iter().filter(|(_, old, new)| old != new);
+        differ.map(|(key, old, new)| Difference { key: key.to_owned(), old, new }).collect()
+    }
+}
+
+/// The options of two policies side by side.
+pub(super) struct Options<'p> {
+    pairs: Vec<(&'p str, Option<Slot>, Option<Slot>)>,
+}
+
+/// Options that say nothing of a URL that is allowed.
+const OF_REFUSALS: [&str; 5] = ["disposition", "reject", "reject_status", "record", "tunnel_undecided"];
+
+impl<'p> Options<'p> {
+    /// Finds which option of one policy is which of the other.
+    pub(super) fn of(old: &'p Policy, new: &'p Policy) -> Self {
+        let mut pairs: Vec<(&str, Option<Slot>, Option<Slot>)> =
+            slots(old).map(|(path, slot)| (path, Some(slot), new.slot_of(path))).collect();
+        let added = slots(new).filter(|(path, _)| old.slot_of(path).is_none());
+        pairs.extend(added.map(|(path, slot)| (path, None, Some(slot))));
+        pairs.retain(|(path, ..)| !OF_REFUSALS.contains(path));
+        Self { pairs }
+    }
+
+    fn differences(&self, old: &Trial<'_>, new: &Trial<'_>) -> Vec<Difference> {
+        let differ = self.pairs.iter().filter_map(|(path, was, is)| {
+            let was = was.map_or(&Value::None, |slot| old.trail.value(old.policy, slot));
+            let is = is.map_or(&Value::None, |slot| new.trail.value(new.policy, slot));
+            let differ = was != is;
+            differ.then(|| Difference {
+                key: format!("options.{path}"),
+                old: judged::shown(was),
+                new: judged::shown(is),
+            })
+        });
+        differ.collect()
+    }
+}
+
+fn slots(policy: &Policy) -> impl Iterator<Item = (&str, Slot)> {
+    policy.option_paths().zip(0..).map(|(path, at)| (path, Slot(at)))
+}

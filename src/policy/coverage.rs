@@ -1,0 +1,250 @@
+//! Coverage: which outcomes of its rules some trails reached, and which none did.
+//!
+//! A rule has two outcomes, and a policy is tested if some case reaches each of them. Rules that take no part, and
+//! outcomes that a constant condition cannot have, are not counted. Where the trails come from is the caller's
+//! business; those of cases are made here.
+
+use super::Policy;
+use super::cases::Case;
+use super::condition::Condition;
+use super::rule::{ChildOrder, Guard, Mode, Rule, RuleBody, RuleIndex, Sense};
+use super::trail::{State, Trail};
+
+/// How often the rules of one policy had each of their outcomes.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    reached: Box<[[u64; 2]]>,
+}
+
+/// One outcome of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// `applied`, `not applied` of a group; `hit`, `passed` of a filter; `taken`, `not taken` in `match: first`.
+    pub name: &'static str,
+    /// How many trails reached it.
+    pub reached: u64,
+}
+
+/// A rule with the outcomes that it can have.
+#[derive(Clone, Debug)]
+pub struct Covered<'p> {
+    /// Its place in [`Policy::rules`].
+    pub at: usize,
+    /// The rule.
+    pub rule: &'p Rule,
+    /// One or two outcomes, the one that does something first.
+    pub branches: Vec<Branch>,
+}
+
+impl Covered<'_> {
+    /// The outcomes that no trail reached.
+    pub fn missed(&self) -> impl Iterator<Item = &Branch> {
+        self.branches.iter().filter(|branch| branch.reached == 0)
+    }
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How many were reached.
+    pub reached: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Share {
+    /// In hundredths, cut to one digit behind the point: 100 only if all were reached. Of nothing, 100.
+    pub fn percent(self) -> f64 {
+        match self.of {
+            0 => 100.0,
+            of => (self.reached as f64 * 1000.0 / of as f64).floor() / 10.0,
+        }
+    }
+
+    fn add(&mut self, reached: bool) {
+        self.reached += usize::from(reached);
+        self.of += 1;
+    }
+}
+
+impl Coverage {
+    /// Nothing reached yet.
+    pub fn new(policy: &Policy) -> Self {
+        Self { reached: vec![[0, 0]; policy.rules.len()].into() }
+    }
+
+    /// What some cases reach, whatever they expect.
+    pub fn of_cases<'c>(policy: &Policy, cases: impl IntoIterator<Item = &'c Case>) -> Self {
+        let mut coverage = Self::new(policy);
+        for case in cases {
+            let (trail, _) = policy.decide(&case.facts.facts());
+            coverage.add(&trail);
+        }
+        coverage
+    }
+
+    /// Adds what one request under the policy reached.
+    pub fn add(&mut self, trail: &Trail) {
+        for (reached, at) in self.reached.iter_mut().zip(0..) {
+            let [did, did_not] = reached;
+            match trail.state(RuleIndex(at)) {
+                State::Matched => *did += 1,
+                State::NoMatch => *did_not += 1,
+                State::Pending | State::Cut | State::Undecided => {}
+            }
+        }
+    }
+
+    /// Every rule that takes part, with what was reached of it, in document order.
+    pub fn rules<'p>(&self, policy: &'p Policy) -> Vec<Covered<'p>> {
+        let rules = policy.rules.iter().zip(self.reached.iter()).enumerate();
+        let live = rules.filter(|(_, (rule, _))| rule.mode == Mode::Enforce);
+        live.map(|(at, (rule, reached))| Covered { at, rule, branches: branches(policy, rule, *reached) })
+            .collect()
+    }
+
+    /// How many rules had every outcome that they can have.
+    pub fn by_rule(&self, policy: &Policy) -> Share {
+        let mut share = Share::default();
+        self.rules(policy).iter().for_each(|rule| share.add(rule.missed().next().is_none()));
+        share
+    }
+
+    /// How many outcomes were reached.
+    pub fn by_branch(&self, policy: &Policy) -> Share {
+        let mut share = Share::default();
+        for rule in self.rules(policy) {
+            rule.branches.iter().for_each(|branch| share.add(branch.reached > 0));
+        }
+        share
+    }
+}
+
+fn branches(policy: &Policy, rule: &Rule, [did, did_not]: [u64; 2]) -> Vec<Branch> {
+    let (yes, no) = names(policy, rule);
+    let possible = match acts_always(rule) {
+        Some(true) => vec![(yes, did)],
+        Some(false) => vec![(no, did_not)],
+        None => vec![(yes, did), (no, did_not)],
+    };
+    possible.into_iter().map(|(name, reached)| Branch { name, reached }).collect()
+}
+
+fn names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
+    let parent =
+        rule.parent.and_then(|parent| policy.rules.get(parent.0 as usize)).map(|parent| &parent.body);
+    let chosen = match parent {
+        Some(RuleBody::Group(group)) => group.order != ChildOrder::All,
+        Some(RuleBody::Filter(_)) | None => false,
+    };
+    match &rule.body {
+        RuleBody::Filter(_) => ("hit", "passed"),
+        RuleBody::Group(_) if chosen => ("taken", "not taken"),
+        RuleBody::Group(_) => ("applied", "not applied"),
+    }
+}
+
+/// Whether a rule with a constant condition always or never does something; `None` if that depends.
+fn acts_always(rule: &Rule) -> Option<bool> {
+    match &rule.body {
+        RuleBody::Group(group) => match &group.guard {
+            Guard::Always => Some(true),
+            Guard::When(condition) => constant(condition),
+            Guard::Unless(condition) => constant(condition).map(|value| !value),
+        },
+        RuleBody::Filter(filter) => match filter.sense {
+            Sense::Forbid => constant(&filter.condition),
+            Sense::Require => constant(&filter.condition).map(|value| !value),
+        },
+    }
+}
+
+/// The value that a condition has whatever the facts.
+fn constant(condition: &Condition) -> Option<bool> {
+    match condition {
+        Condition::Always => Some(true),
+        Condition::Not(part) => constant(part).map(|value| !value),
+        Condition::All(parts) => constant_of(parts, false),
+        Condition::Any(parts) => constant_of(parts, true),
+        Condition::Atom(_) => None,
+    }
+}
+
+fn constant_of(parts: &[Condition], deciding: bool) -> Option<bool> {
+    let values: Vec<Option<bool>> = parts.iter().map(constant).collect();
+    if values.contains(&Some(deciding)) {
+        return Some(deciding);
+    }
+    values.iter().all(Option::is_some).then_some(!deciding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::compile;
+    use crate::policy::source::MemoryFiles;
+
+    /// The branches of a policy with these rules and cases, each with how often it was reached.
+    fn check(rules: &str, cases: &[&str], expected: &[(&str, &str, u64)]) {
+        let cases: String =
+            cases.iter().map(|url| format!("  - {{ url: \"{url}\", expect: allow }}\n")).collect();
+        let text = format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}\ncases:\n{cases}"
+        );
+        let compiled =
+            compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Study).unwrap();
+        let coverage = Coverage::of_cases(&compiled.policy, &compiled.cases);
+        let covered = coverage.rules(&compiled.policy);
+        let found: Vec<(&str, &str, u64)> = covered
+            .iter()
+            .flat_map(|rule| rule.branches.iter().map(|b| (rule.rule.id.as_str(), b.name, b.reached)))
+            .collect();
+        assert_eq!(found, expected);
+        let share = coverage.by_branch(&compiled.policy);
+        let reached = expected.iter().filter(|(.., reached)| *reached > 0).count();
+        assert_eq!(share, Share { reached, of: expected.len() });
+    }
+
+    #[test]
+    fn both_outcomes_of_groups_and_filters() {
+        check(
+            "  - id: g\n    when: { host: a }\n    set: { max_depth: 1 }\n    rules:\n      - { id: f, forbid: { under: /x } }\n  \
+             - { id: off, enabled: false, forbid: { always: true } }\n",
+            &["http://a/", "http://a/y", "http://b/x"],
+            &[("g", "applied", 2), ("g", "not applied", 1), ("f", "hit", 0), ("f", "passed", 2)],
+        );
+    }
+
+    #[test]
+    fn a_constant_condition_has_one_outcome_and_a_stop_none() {
+        check(
+            "  - { id: s, when: { host: a }, then: allow, stop: true }\n  - { id: all, set: { max_depth: 1 } }\n  \
+             - { id: never, forbid: { all: [{ host: a }, { not: { always: true } }] } }\n",
+            &["http://a/"],
+            &[("s", "applied", 1), ("s", "not applied", 0), ("all", "applied", 0), ("never", "passed", 0)],
+        );
+    }
+
+    #[test]
+    fn children_of_a_first_list_are_taken() {
+        check(
+            "  - id: list\n    match: first\n    rules:\n      - { id: one, when: { host: a }, then: allow }\n      \
+             - { id: two, when: { host: b }, then: allow }\n",
+            &["http://a/", "http://c/"],
+            &[
+                ("list", "applied", 2),
+                ("one", "taken", 1),
+                ("one", "not taken", 1),
+                ("two", "taken", 0),
+                ("two", "not taken", 1),
+            ],
+        );
+    }
+
+    #[test]
+    fn only_all_is_a_hundred_percent() {
+        assert_eq!(Share { reached: 9_999, of: 10_000 }.percent(), 99.9);
+        assert_eq!(Share { reached: 3, of: 3 }.percent(), 100.0);
+        assert_eq!(Share::default().percent(), 100.0);
+    }
+}

@@ -1,0 +1,454 @@
+//! What follows from conditions, in three values.
+//!
+//! *A implies B*: whenever A is yes, B is yes. *A excludes B*: whenever A is yes, B is no. Both hold for every set of
+//! facts about a URL; facts of later stages may be unknown, and those of one field are known together.
+
+use crate::policy::condition::{Atom, Condition, Test, Truth};
+use crate::policy::fact::Facts;
+use crate::policy::field::Field;
+use crate::policy::list::{List, ListKind};
+use crate::policy::pattern::{Case, Form, Networks, TextKind, TextTest};
+use crate::policy::rule::PolicyStage;
+use crate::vocab::target::UrlTarget;
+
+use super::text;
+
+/// How deep alternatives are tried one by one.
+const DEPTH: u8 = 2;
+/// Of how many alternatives.
+const BRANCHES: usize = 8;
+
+/// Which value a condition has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// It holds.
+    Yes,
+    /// It does not hold.
+    No,
+}
+
+impl Value {
+    fn negated(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+        }
+    }
+}
+
+/// That a condition has a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'p> {
+    /// The condition.
+    pub(super) condition: &'p Condition,
+    /// Its value.
+    pub(super) value: Value,
+}
+
+/// Claims that hold together, laid out for questions.
+#[derive(Clone, Debug)]
+pub(super) struct Premises<'p> {
+    lists: &'p [List],
+    atoms: Vec<(&'p Atom, Value)>,
+    /// Of each of these at least one part has the value.
+    either: Vec<(&'p [Condition], Value)>,
+    /// One of the claims cannot hold whatever the facts.
+    absurd: bool,
+}
+
+impl<'p> Premises<'p> {
+    /// All of these claims.
+    pub(super) fn of(claims: impl IntoIterator<Item = Claim<'p>>, lists: &'p [List]) -> Self {
+        let mut premises = Self { lists, atoms: Vec::new(), either: Vec::new(), absurd: false };
+        claims.into_iter().for_each(|claim| premises.add(claim));
+        premises
+    }
+
+    /// These claims as well.
+    pub(super) fn and(&self, claims: impl IntoIterator<Item = Claim<'p>>) -> Self {
+        let mut more = self.clone();
+        claims.into_iter().for_each(|claim| more.add(claim));
+        more
+    }
+
+    /// The tests that hold.
+    pub(super) fn tests(&self) -> impl Iterator<Item = &'p Atom> {
+        self.atoms.iter().filter(|(_, value)| *value == Value::Yes).map(|(atom, _)| *atom)
+    }
+
+    /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = Vec<String>> {
+        self.tests().filter_map(|atom| {
+            let Test::Text(test) = &atom.test else { return None };
+            let hosts = match (&atom.field, &test.kind) {
+                (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
+                    hosts.iter().map(|host| host.to_string()).collect()
+                }
+                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls)) if tells_case(test) => {
+                    urls.iter().map(|url| host_of(url)).collect::<Option<Vec<_>>>()?
+                }
+                _ => return None,
+            };
+            Some(hosts)
+        })
+    }
+
+    fn add(&mut self, Claim { condition, value }: Claim<'p>) {
+        match (condition, value) {
+            (Condition::Always, Value::Yes) => {}
+            (Condition::Always, Value::No) => self.absurd = true,
+            (Condition::All(parts), Value::Yes) | (Condition::Any(parts), Value::No) => {
+                parts.iter().for_each(|condition| self.add(Claim { condition, value }));
+            }
+            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => match &**parts {
+                [condition] => self.add(Claim { condition, value }),
+                parts => self.either.push((parts, value)),
+            },
+            (Condition::Not(part), value) => self.add(Claim { condition: part, value: value.negated() }),
+            (Condition::Atom(atom), value) => self.atoms.push((atom, value)),
+        }
+    }
+
+    /// Whether the claim follows.
+    pub(super) fn entail(&self, claim: Claim<'_>) -> bool {
+        self.entail_within(claim, DEPTH)
+    }
+
+    fn entail_within(&self, claim: Claim<'_>, depth: u8) -> bool {
+        self.entail_at_once(claim, depth)
+            || self.in_every_branch(depth, |more, depth| more.entail_within(claim, depth))
+    }
+
+    fn entail_at_once(&self, Claim { condition, value }: Claim<'_>, depth: u8) -> bool {
+        let mut part = |condition| self.entail_within(Claim { condition, value }, depth);
+        match (condition, value) {
+            (Condition::Always, Value::Yes) => true,
+            (Condition::Always, Value::No) => false,
+            (Condition::All(parts), Value::Yes) | (Condition::Any(parts), Value::No) => {
+                parts.iter().all(part)
+            }
+            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => {
+                parts.iter().any(&mut part)
+            }
+            (Condition::Not(condition), value) => {
+                self.entail_within(Claim { condition, value: value.negated() }, depth)
+            }
+            (Condition::Atom(atom), Value::Yes) => {
+                always_holds(atom) || self.tests().any(|held| implies(held, atom, self.lists))
+            }
+            (Condition::Atom(atom), Value::No) => self.atoms.iter().any(|(known, value)| match value {
+                Value::Yes => excludes(known, atom, self.lists),
+                Value::No => implies(atom, known, self.lists),
+            }),
+        }
+    }
+
+    /// Whether the claims can never hold together.
+    pub(super) fn are_contradictory(&self) -> bool {
+        self.contradict_within(DEPTH)
+    }
+
+    fn contradict_within(&self, depth: u8) -> bool {
+        self.absurd
+            || self.atoms.iter().enumerate().any(|(at, literal)| self.contradicts(at, *literal))
+            || self.in_every_branch(depth, Self::contradict_within)
+    }
+
+    /// Whether an atom contradicts one before it.
+    fn contradicts(&self, at: usize, (atom, value): (&Atom, Value)) -> bool {
+        let mut before = self.atoms.iter().take(at);
+        match value {
+            Value::Yes => before.any(|(other, value)| match value {
+                Value::Yes => excludes(other, atom, self.lists) || excludes(atom, other, self.lists),
+                Value::No => implies(atom, other, self.lists),
+            }),
+            Value::No => {
+                always_holds(atom)
+                    || before.any(|(other, value)| *value == Value::Yes && implies(other, atom, self.lists))
+            }
+        }
+    }
+
+    /// Whether something is so in every branch of one of the alternatives.
+    fn in_every_branch(&self, depth: u8, is_so: impl Fn(&Self, u8) -> bool) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let few = self.either.iter().enumerate().filter(|(_, (parts, _))| parts.len() <= BRANCHES);
+        few.into_iter().any(|(at, (parts, value))| {
+            parts.iter().all(|condition| {
+                let mut more = self.clone();
+                more.either.swap_remove(at);
+                more.add(Claim { condition, value: *value });
+                more.contradict_within(depth) || is_so(&more, depth)
+            })
+        })
+    }
+}
+
+/// Whether a test passes whatever the URL.
+fn always_holds(atom: &Atom) -> bool {
+    let Test::Text(test) = &atom.test else { return false };
+    atom.field.stage() == PolicyStage::Request && text::always_passes(&atom.field, test)
+}
+
+fn implies(a: &Atom, b: &Atom, lists: &[List]) -> bool {
+    if a.field != b.field {
+        return of_urls(a, b, lists, Value::Yes);
+    }
+    match (&a.test, &b.test) {
+        (Test::Text(one), Test::Text(other)) => text::implies(&a.field, one, other),
+        (Test::Number(one), Test::Number(other)) => text::within(one, other),
+        (Test::Address(one), Test::Address(other)) => inside(one, other),
+        (Test::In(one), Test::In(other)) => one == other,
+        (Test::Text(test), Test::In(list)) => {
+            lists.get(*list).is_some_and(|list| all_in(&a.field, test, list))
+        }
+        (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
+    }
+}
+
+fn excludes(a: &Atom, b: &Atom, lists: &[List]) -> bool {
+    if a.field != b.field {
+        return of_urls(a, b, lists, Value::No) || of_urls(b, a, lists, Value::No);
+    }
+    // A parameter may stand in a URL twice, with two values.
+    if let Field::Param(_) = a.field {
+        return false;
+    }
+    match (&a.test, &b.test) {
+        (Test::Text(one), Test::Text(other)) => text::excludes(&a.field, one, other),
+        (Test::Number(one), Test::Number(other)) => text::apart(one, other),
+        (Test::Address(one), Test::Address(other)) => disjoint(one, other),
+        (Test::Text(test), Test::In(list)) | (Test::In(list), Test::Text(test)) => {
+            lists.get(*list).is_some_and(|list| none_in(&a.field, test, list))
+        }
+        (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
+    }
+}
+
+/// Whether every address of some networks is in others.
+fn inside(a: &Networks, b: &Networks) -> bool {
+    a.0.iter().all(|one| b.0.iter().any(|other| other.contains(one)))
+}
+
+fn disjoint(a: &Networks, b: &Networks) -> bool {
+    !a.0.iter().any(|one| b.0.iter().any(|other| other.contains(one) || one.contains(other)))
+}
+
+/// Whether every text that passes is in a list.
+fn all_in(field: &Field, test: &TextTest, list: &List) -> bool {
+    if let Some(texts) = text::only_texts(field, test) {
+        return texts.iter().all(|text| list.holds(field, text));
+    }
+    if test.case != Case::Distinguish && !field.ignores_case() || test.form != Form::Canonical {
+        return false;
+    }
+    match (&test.kind, list.kind, field) {
+        (TextKind::Domain(values), ListKind::Domains, Field::Host) => {
+            values.iter().all(|value| list.items.has_parent_of(value))
+        }
+        (TextKind::Prefix(values), ListKind::UrlPrefixes, Field::Url)
+        | (TextKind::Surt(values), ListKind::Surts, Field::Url) => {
+            values.iter().all(|value| list.items.has_prefix_of(value))
+        }
+        _ => false,
+    }
+}
+
+fn none_in(field: &Field, test: &TextTest, list: &List) -> bool {
+    text::only_texts(field, test).is_some_and(|texts| !texts.iter().any(|text| list.holds(field, text)))
+}
+
+/// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
+fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
+    let Test::Text(test) = &a.test else { return false };
+    if a.field != Field::Url || !tells_case(test) {
+        return false;
+    }
+    match &test.kind {
+        TextKind::Exact(urls) => urls.iter().all(|url| of_url(url, b, lists) == Some(value)),
+        TextKind::Prefix(urls) => urls.iter().all(|url| of_beginning(url, b, lists, value)),
+        TextKind::Suffix(_)
+        | TextKind::Contains(_)
+        | TextKind::Regex(_)
+        | TextKind::Domain(_)
+        | TextKind::Ext(_)
+        | TextKind::Under(_)
+        | TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => false,
+    }
+}
+
+/// What a test says of a URL, if the URL alone decides it.
+fn of_url(url: &str, atom: &Atom, lists: &[List]) -> Option<Value> {
+    let target = UrlTarget::parse(url).ok().filter(|target| target.as_str() == url)?;
+    if !is_of_url(&atom.field) {
+        return None;
+    }
+    match atom.evaluate(&Facts::of_url(&target), lists) {
+        Truth::Yes => Some(Value::Yes),
+        Truth::No => Some(Value::No),
+        Truth::Unknown => None,
+    }
+}
+
+fn is_of_url(field: &Field) -> bool {
+    match field {
+        Field::Url
+        | Field::Scheme
+        | Field::Host
+        | Field::Port
+        | Field::Authority
+        | Field::Path
+        | Field::PathAndQuery
+        | Field::RelPath
+        | Field::RelPathAndQuery
+        | Field::Query
+        | Field::AuthorityPathQuery
+        | Field::Param(_) => true,
+        Field::Method
+        | Field::Crawler
+        | Field::Referer
+        | Field::Dest
+        | Field::Depth
+        | Field::Address
+        | Field::ContentType
+        | Field::Status
+        | Field::Size
+        | Field::Header(_)
+        | Field::Usage(_)
+        | Field::Title
+        | Field::BodyPrefix
+        | Field::MetaRobots
+        | Field::Canonical => false,
+    }
+}
+
+/// Whether a test has this value for every URL with a beginning. A beginning that goes on behind the host tells
+/// scheme, host and port, and how the path begins.
+fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
+    let Some((origin, path)) = origin_and_path(url) else { return false };
+    let is_of_origin = matches!(atom.field, Field::Scheme | Field::Host | Field::Port | Field::Authority);
+    if is_of_origin {
+        return of_url(origin, atom, lists) == Some(value);
+    }
+    if atom.field != Field::Path {
+        return false;
+    }
+    let kind = match path.split_once('?') {
+        Some((path, _)) => TextKind::Exact([path.into()].into()),
+        None => TextKind::Prefix([path.into()].into()),
+    };
+    let begins = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
+    let begins = Atom { field: Field::Path, test: Test::Text(begins), written: [].into() };
+    match value {
+        Value::Yes => implies(&begins, atom, lists),
+        Value::No => excludes(&begins, atom, lists),
+    }
+}
+
+fn tells_case(test: &TextTest) -> bool {
+    test.case == Case::Distinguish && test.form == Form::Canonical
+}
+
+fn host_of(url: &str) -> Option<String> {
+    let (origin, _) = origin_and_path(url)?;
+    Some(UrlTarget::parse(origin).ok()?.host().to_owned())
+}
+
+/// `http://h/` and `/a` of `http://h/a`.
+fn origin_and_path(url: &str) -> Option<(&str, &str)> {
+    let authority = url.find("://")? + 3;
+    let slash = authority + url.get(authority..)?.find('/')?;
+    Some((url.get(..=slash)?, url.get(slash..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::policy::compile;
+    use crate::policy::rule::RuleBody;
+    use crate::policy::source::MemoryFiles;
+
+    /// A policy with two filters.
+    fn policy(a: &str, b: &str) -> Policy {
+        let text = format!(
+            "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
+             lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
+             rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
+        );
+        compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Serve).unwrap().policy
+    }
+
+    fn relation(a: &str, b: &str) -> &'static str {
+        let policy = policy(a, b);
+        let claim = |at: usize| match &policy.rules[at].body {
+            RuleBody::Filter(filter) => Claim { condition: &filter.condition, value: Value::Yes },
+            RuleBody::Group(_) => panic!("a filter"),
+        };
+        let premises = Premises::of([claim(0)], &policy.lists);
+        if premises.entail(claim(1)) {
+            return "implies";
+        }
+        if premises.and([claim(1)]).are_contradictory() { "excludes" } else { "" }
+    }
+
+    #[test]
+    fn what_follows_from_what() {
+        for (a, b, expected) in [
+            ("{ host: foo.com }", "{ domain: foo.com }", "implies"),
+            ("{ domain: foo.com }", "{ host: foo.com }", ""),
+            ("{ domain: a.foo.com }", "{ domain: foo.com }", "implies"),
+            ("{ domain: afoo.com }", "{ domain: foo.com }", "excludes"),
+            ("{ domain: a.foo.com }", "{ in: l }", "implies"),
+            ("{ host: bar.com }", "{ in: l }", "excludes"),
+            ("{ host: [a.com, b.com] }", "{ host: [b.com, a.com, c.com] }", "implies"),
+            ("{ host: [a.com, b.com] }", "{ host: b.com }", ""),
+            ("{ url: 'http://foo.com/a.gif?x=1' }", "{ ext: gif, param.x: 1, domain: foo.com }", "implies"),
+            ("{ url: 'http://foo.com/a' }", "{ method: GET }", ""),
+            ("{ url_prefix: 'http://foo.com/a/b' }", "{ host: foo.com, path: /a }", "implies"),
+            ("{ url_prefix: 'http://foo.com/a/b' }", "{ under: /a }", "implies"),
+            ("{ url_prefix: 'http://foo.com/a' }", "{ under: /a }", ""),
+            ("{ url_prefix: 'http://foo.com/a' }", "{ host: bar.com }", "excludes"),
+            ("{ host: bar.com }", "{ url_prefix: ['http://foo.com/a', 'https://baz.com/'] }", "excludes"),
+            ("{ url_prefix: 'http://foo.com/a' }", "{ path: /b }", "excludes"),
+            ("{ url_prefix: 'http://foo.com/' }", "{ port: 443 }", "excludes"),
+            ("{ under: /a/b }", "{ under: /a }", "implies"),
+            ("{ under: /ab }", "{ under: /a }", "excludes"),
+            ("{ under: /a }", "{ path: /a }", "implies"),
+            ("{ path: /a }", "{ under: /a }", ""),
+            ("{ path: /ab }", "{ path: { contains: b } }", "implies"),
+            ("{ path: /Ab }", "{ path: { prefix: /a, case: ignore } }", "implies"),
+            ("{ path: { prefix: /Ab, case: ignore } }", "{ path: /ab }", ""),
+            ("{ ext: tar.gz }", "{ ext: gz }", "implies"),
+            ("{ ext: [gif, png] }", "{ not: { ext: [jpg, pdf] } }", "implies"),
+            ("{ path: { suffix: .gif } }", "{ ext: gif }", "implies"),
+            ("{ ext: gif }", "{ path: { suffix: .gif } }", ""),
+            ("{ path: { exact: /a/a } }", "{ path: { repeats: 2 } }", "implies"),
+            ("{ path: { regex: a.*b } }", "{ path: { regex: a.*b } }", "implies"),
+            ("{ path: { regex: a.*b } }", "{ path: { regex: a.*b, case: ignore } }", ""),
+            ("{ param.x: 1 }", "{ param.x: 2 }", ""),
+            ("{ param.x: 1 }", "{ param.x: { prefix: '1' } }", "implies"),
+            ("{ depth: '[3:5]' }", "{ depth: '[2:]' }", "implies"),
+            ("{ depth: '[3:5]' }", "{ depth: '[:2]' }", "excludes"),
+            ("{ address: 10.1.0.0/16 }", "{ address: 10.0.0.0/8 }", "implies"),
+            ("{ address: 10.0.0.0/8 }", "{ address: 11.0.0.0/8 }", "excludes"),
+            ("{ content_type: image/png }", "{ content_type: image/* }", "implies"),
+            ("{ content_type: image/png }", "{ content_type: text/html }", "excludes"),
+            ("{ host: a.com, ext: gif }", "{ host: a.com }", "implies"),
+            ("{ any: [{ host: a.com }, { host: b.com }] }", "{ host: [a.com, b.com] }", "implies"),
+            ("{ host: a.com }", "{ any: [{ ext: gif }, { host: a.com }] }", "implies"),
+            ("{ not: { domain: foo.com } }", "{ not: { host: foo.com } }", "implies"),
+            ("{ not: { host: foo.com } }", "{ not: { domain: foo.com } }", ""),
+            ("{ host: a.com, not: { host: a.com } }", "{ ext: gif }", "excludes"),
+            ("{ ext: gif }", "{ always: true }", "implies"),
+            ("{ ext: gif }", "{ path: / }", "implies"),
+            ("{ path: { prefix: '/%41', norm: true } }", "{ path: /A }", ""),
+        ] {
+            assert_eq!(relation(a, b), expected, "{a} and {b}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The rules as lint looks at them: what must hold where one is met, and which is met before which.
+
+use std::collections::HashMap;
+
+use crate::policy::Policy;
+use crate::policy::list::List;
+use crate::policy::rule::{ChildOrder, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense};
+
+use crate::vocab::problems::Problems;
+
+use super::Budget;
+use super::logic::{Claim, Premises, Value};
+
+/// A policy, laid out for questions about its rules. Rules are named by their place.
+pub(super) struct View<'p> {
+    policy: &'p Policy,
+    /// Its lists; none where they may be wrong.
+    lists: &'p [List],
+    knowledge: Knowledge,
+    /// For each rule whether it takes part and it, and those around it, are as their author wrote them.
+    sound: Vec<bool>,
+    /// For each rule the groups around it, from outside, and itself.
+    paths: Vec<Vec<usize>>,
+    /// For each rule what holds where it applies or hits.
+    premises: Vec<Premises<'p>>,
+    /// The live groups that stop, in document order.
+    stops: Vec<usize>,
+    index: Index,
+}
+
+/// What of a policy is as its author wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// All of it.
+    Whole,
+    /// Rules without errors.
+    OfRules,
+}
+
+/// The live rules by the hosts that they name.
+#[derive(Default)]
+struct Index {
+    of_any_host: Vec<usize>,
+    /// Those that name a few hosts, under each of them.
+    by_host: HashMap<String, Vec<usize>>,
+}
+
+impl Index {
+    fn add(&mut self, at: usize, premises: &Premises<'_>) {
+        match premises.hosts().next() {
+            Some(hosts) => hosts.into_iter().for_each(|host| self.by_host.entry(host).or_default().push(at)),
+            None => self.of_any_host.push(at),
+        }
+    }
+}
+
+/// The lists of a policy's rules that stand for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Document,
+    Space(usize),
+}
+
+impl<'p> View<'p> {
+    pub(super) fn of(policy: &'p Policy, errors: &Problems) -> Self {
+        // Of a policy that is refused, what its lists and its options say may be what is wrong.
+        let knowledge = if errors.has_errors() { Knowledge::OfRules } else { Knowledge::Whole };
+        let lists: &'p [List] = match knowledge {
+            Knowledge::Whole => &policy.lists,
+            Knowledge::OfRules => &[],
+        };
+        let mut view = Self {
+            policy,
+            lists,
+            knowledge,
+            sound: Vec::new(),
+            paths: Vec::new(),
+            premises: Vec::new(),
+            stops: Vec::new(),
+            index: Index::default(),
+        };
+        for (at, rule) in policy.rules.iter().enumerate() {
+            let parent = rule.parent.map(|parent| parent.0 as usize);
+            let around = parent.and_then(|parent| view.paths.get(parent)).cloned().unwrap_or_default();
+            let premises = match parent.and_then(|parent| view.premises.get(parent)) {
+                Some(premises) => premises.and(claim(rule)),
+                None => Premises::of(claim(rule), lists),
+            };
+            let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
+            let is_wrong = knowledge == Knowledge::OfRules && errors.has_errors_in(&rule.id);
+            let is_sound = rule.mode == Mode::Enforce && around_is_sound && !is_wrong;
+            if is_sound {
+                view.index.add(at, &premises);
+            }
+            view.sound.push(is_sound);
+            view.paths.push(around.into_iter().chain([at]).collect());
+            view.premises.push(premises);
+            let stops = matches!(&rule.body, RuleBody::Group(group) if group.stop);
+            if stops && rule.mode == Mode::Enforce {
+                view.stops.push(at);
+            }
+        }
+        view
+    }
+
+    pub(super) fn policy(&self) -> &'p Policy {
+        self.policy
+    }
+
+    pub(super) fn rule(&self, at: usize) -> Option<&'p Rule> {
+        self.policy.rules.get(at)
+    }
+
+    /// Whether a rule takes part. Those of the global space decide no request.
+    pub(super) fn is_live(&self, at: usize) -> bool {
+        self.home(at).is_some() && self.rule(at).is_some_and(|rule| rule.mode == Mode::Enforce)
+    }
+
+    /// The list that a rule belongs to: the document's, or that of a space.
+    fn home(&self, at: usize) -> Option<Home> {
+        let index = RuleIndex(u32::try_from(at).ok()?);
+        let spaces = self.policy.spaces();
+        if spaces.runs(index, None) {
+            return Some(Home::Document);
+        }
+        spaces.all().iter().position(|space| space.rules.contains(index)).map(Home::Space)
+    }
+
+    /// Whether two rules stand in one list, so that a stop among them ends it for both.
+    pub(super) fn share_a_list(&self, at: usize, other: usize) -> bool {
+        self.home(at) == self.home(other)
+    }
+
+    /// Whether `cause` is asked wherever `rule` is: it stands in the same list, or is for all crawlers.
+    fn runs_with(&self, cause: usize, rule: usize) -> bool {
+        self.home(cause) == Some(Home::Document) || self.share_a_list(cause, rule)
+    }
+
+    /// Whether a rule takes part and nothing is wrong with it or with those around it.
+    pub(super) fn is_sound(&self, at: usize) -> bool {
+        self.sound.get(at).copied().unwrap_or(false)
+    }
+
+    pub(super) fn lists(&self) -> &'p [List] {
+        self.lists
+    }
+
+    pub(super) fn knowledge(&self) -> Knowledge {
+        self.knowledge
+    }
+
+    /// What holds where a rule applies or hits.
+    pub(super) fn premises(&self, at: usize) -> Option<&Premises<'p>> {
+        self.premises.get(at)
+    }
+
+    /// The groups around a rule from outside, and itself.
+    pub(super) fn path(&self, at: usize) -> &[usize] {
+        self.paths.get(at).map_or(&[], Vec::as_slice)
+    }
+
+    /// What a rule itself asks, to apply or to hit.
+    pub(super) fn claim(&self, at: usize) -> Option<Claim<'p>> {
+        self.rule(at).and_then(claim)
+    }
+
+    /// Whether a rule and those around it run at one stage whatever the response: not those that name what headers or
+    /// else documents give.
+    pub(super) fn is_steady(&self, at: usize) -> bool {
+        self.path(at).iter().all(|at| self.rule(*at).is_some_and(|rule| rule.by_headers.is_none()))
+    }
+
+    /// Whether a rule contains no others.
+    pub(super) fn is_leaf(&self, at: usize) -> bool {
+        self.rule(at).is_some_and(|rule| rule.end.0 as usize == at + 1)
+    }
+
+    /// Whether a rule stands in a `match: first` list.
+    pub(super) fn is_chosen(&self, at: usize) -> bool {
+        let parent = self.rule(at).and_then(|rule| rule.parent);
+        parent.and_then(|parent| self.rule(parent.0 as usize)).is_some_and(|parent| match &parent.body {
+            RuleBody::Group(group) => matches!(group.order, ChildOrder::First(_)),
+            RuleBody::Filter(_) => false,
+        })
+    }
+
+    /// Whether a rule judges 2xx with content only, by itself or by a group around it.
+    pub(super) fn is_gated(&self, at: usize) -> bool {
+        self.path(at).iter().any(|at| self.rule(*at).is_some_and(|rule| rule.content_only))
+    }
+
+    /// The first stage at which a rule, or one in it, could do something.
+    pub(super) fn first_stage(&self, at: usize) -> Option<PolicyStage> {
+        let active = self.rule(at)?.active;
+        PolicyStage::ALL.into_iter().find(|stage| active.contains(*stage))
+    }
+
+    /// The groups around a rule that are not around another, and itself.
+    pub(super) fn beside(&self, at: usize, other: usize) -> &[usize] {
+        let (path, other) = (self.path(at), self.path(other));
+        let shared = path.iter().zip(other).take_while(|(a, b)| a == b).count();
+        path.get(shared..).unwrap_or(&[])
+    }
+
+    /// Whether one of two rules stands in the other.
+    pub(super) fn is_nested(&self, at: usize, other: usize) -> bool {
+        self.path(at).contains(&other) || self.path(other).contains(&at)
+    }
+
+    /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
+    pub(super) fn follows(&self, cause: usize, rule: usize) -> bool {
+        let alike = self.is_steady(cause) && self.is_steady(rule) && self.runs_with(cause, rule);
+        if !self.is_sound(cause) || !alike {
+            return false;
+        }
+        let Some(premises) = self.premises(rule) else { return false };
+        let gated = self.is_gated(rule);
+        self.beside(cause, rule).iter().all(|at| {
+            let judges = gated || !self.rule(*at).is_some_and(|rule| rule.content_only);
+            judges && !self.is_chosen(*at) && self.claim(*at).is_none_or(|claim| premises.entail(claim))
+        })
+    }
+
+    /// Whether no stop keeps `cause` from being met where `rule` is met: none stands before it, or both are met at one
+    /// stage only, one behind the other, so that what stops the first stops the second.
+    pub(super) fn is_met(&self, cause: usize, rule: usize) -> bool {
+        let before = |stop: &usize| *stop < cause && !self.path(cause).contains(stop);
+        !self.stops.iter().any(before) || self.are_met_together(cause, rule)
+    }
+
+    fn are_met_together(&self, cause: usize, rule: usize) -> bool {
+        let Some(stage) = self.rule(rule).map(|rule| rule.stage) else { return false };
+        let only_then =
+            |at: &usize| self.rule(*at).is_some_and(|rule| rule.stage == stage) && self.acts_once(*at);
+        let in_line = cause < rule && self.share_a_list(cause, rule);
+        in_line && only_then(&rule) && self.beside(cause, rule).iter().all(only_then)
+    }
+
+    /// Whether a rule itself does something at its stage and no other: a filter may be decided early.
+    pub(super) fn acts_once(&self, at: usize) -> bool {
+        let Some(rule) = self.rule(at) else { return false };
+        match rule.body {
+            RuleBody::Group(_) => true,
+            RuleBody::Filter(_) => self.first_stage(at) == Some(rule.stage),
+        }
+    }
+
+    /// Whether what stops could keep a group from being met behind a rule: a stop between them, or around the rule.
+    pub(super) fn stops_between(&self, at: usize, cause: usize) -> bool {
+        let between = |stop: &usize| (at..cause).contains(stop) || self.path(at).contains(stop);
+        self.stops.iter().any(|stop| between(stop) && !self.path(cause).contains(stop))
+    }
+
+    /// The rules that could apply wherever a rule does, in document order: all but those of other hosts. None once
+    /// there is no time left to look at them.
+    pub(super) fn causes(&self, at: usize, budget: &Budget) -> Vec<usize> {
+        if !budget.looks_at(self.index.of_any_host.len()) {
+            return Vec::new();
+        }
+        let mut causes = self.index.of_any_host.clone();
+        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
+        for host in hosts.filter_map(|hosts| hosts.into_iter().next()) {
+            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
+            let rules = parents.chain([&*host]).filter_map(|parent| self.index.by_host.get(parent));
+            rules.for_each(|rules| causes.extend(rules));
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        causes
+    }
+
+    /// The live groups that stop.
+    pub(super) fn stops(&self) -> &[usize] {
+        &self.stops
+    }
+}
+
+/// What a rule asks, to apply or to hit; none of a group without a condition.
+fn claim(rule: &Rule) -> Option<Claim<'_>> {
+    match &rule.body {
+        RuleBody::Group(group) => match &group.guard {
+            Guard::Always => None,
+            Guard::When(condition) => Some(Claim { condition, value: Value::Yes }),
+            Guard::Unless(condition) => Some(Claim { condition, value: Value::No }),
+        },
+        RuleBody::Filter(filter) => {
+            let value = match filter.sense {
+                Sense::Forbid => Value::Yes,
+                Sense::Require => Value::No,
+            };
+            Some(Claim { condition: &filter.condition, value })
+        }
+    }
+}

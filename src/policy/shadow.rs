@@ -1,0 +1,204 @@
+//! Rules in shadow: what the policy would say of a request if one of them were live (policy.md section 2).
+//!
+//! The shadow verdict of a rule is that of the policy in which this rule alone, with all that it contains, is live
+//! besides. The live decision is made without any of this and never changed by it. A rule whose own condition does not
+//! hold makes no difference, so most requests cost one condition a rule.
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+use crate::vocab::stage::Stage;
+
+use super::Policy;
+use super::condition::Truth;
+use super::decide::{Cause, Decision, Verdict};
+use super::fact::{Fact, Facts, Subject};
+use super::rule::{Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense};
+use super::trail::{State, Trail};
+
+/// The decision before the stage at which a rule makes a difference: nothing has rejected the request.
+const SO_FAR: Decision = Decision {
+    verdict: Verdict::Admit,
+    stage: Stage::Request,
+    cause: Cause::Default,
+    logged: false,
+    exclusion: None,
+};
+
+/// What rules in shadow have come to for one request; rules that made no difference so far are not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Shadows(SmallVec<[Shadow; 1]>);
+
+/// One rule in shadow, and the request as it would stand with it.
+#[derive(Clone, Debug)]
+pub struct Shadow {
+    /// The outermost rule in shadow.
+    pub root: RuleIndex,
+    /// The decision, as far as the stages have come that were run.
+    pub decision: Decision,
+    trail: Trail,
+}
+
+impl Shadow {
+    /// The rule to name: the one in shadow that decides, else the outermost, for whatever it keeps others from.
+    pub fn rule(&self, policy: &Policy) -> RuleIndex {
+        match self.decision.cause {
+            Cause::Rule(rule) if policy.is_in(rule, self.root) => rule,
+            Cause::Rule(_) | Cause::Default => self.root,
+        }
+    }
+
+    /// What the rules have done, those in shadow among them.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// The rules in shadow that matched.
+    pub fn matched<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = RuleIndex> + 's {
+        self.trail.matched().iter().copied().filter(|rule| policy.is_in(*rule, self.root))
+    }
+}
+
+impl Shadows {
+    /// Every rule that made a difference, in document order.
+    pub fn iter(&self) -> impl Iterator<Item = &Shadow> {
+        self.0.iter()
+    }
+
+    /// Judges a request at the request stage.
+    pub fn of_request(policy: &Policy, facts: &Facts<'_>) -> Self {
+        // A URL with two readings is judged in both: a rule may hold for the second one only.
+        let ambiguous = matches!(facts.subject, Subject::Url(target) if target.decoded().is_some());
+        let asked = policy.shadows.iter().copied();
+        let asked = asked.filter(|root| ambiguous || policy.holds(*root, PolicyStage::Request, facts));
+        let judged = asked.map(|root| {
+            let (trail, decision) = policy.request_with(Some(root), facts);
+            Shadow { root, decision, trail }
+        });
+        Self(judged.filter(|shadow| ambiguous || shadow.has_done_something(policy)).collect())
+    }
+
+    /// Judges a tunnel.
+    pub fn of_tunnel(policy: &Policy, facts: &Facts<'_>) -> Self {
+        let judged = policy.shadows.iter().map(|root| {
+            let (trail, decision) = policy.tunnel(Some(*root), facts);
+            Shadow { root: *root, decision, trail }
+        });
+        Self(judged.filter(|shadow| shadow.has_done_something(policy)).collect())
+    }
+
+    /// Judges a request that nothing rejected so far at a later stage. `before` is what the live rules had done before
+    /// that stage.
+    pub fn stage(&mut self, policy: &Policy, stage: PolicyStage, facts: &Facts<'_>, before: &Trail) {
+        for root in policy.shadows.iter().copied() {
+            let Some(mut shadow) = self.take(root, before, || policy.holds(root, stage, facts)) else {
+                continue;
+            };
+            if !shadow.decision.rejects() {
+                shadow.decision = policy.stage_with(Some(root), &mut shadow.trail, stage, facts);
+            }
+            self.put(policy, shadow);
+        }
+    }
+
+    /// Judges a request by its addresses: it goes on with the first that is not rejected.
+    pub fn addresses(&mut self, policy: &Policy, facts: &Facts<'_>, addresses: &[IpAddr], before: &Trail) {
+        let stage = PolicyStage::Destination;
+        let at = |address: &IpAddr| Facts { address: Fact::Known(Some(*address)), ..*facts };
+        for root in policy.shadows.iter().copied() {
+            let holds = || addresses.iter().any(|address| policy.holds(root, stage, &at(address)));
+            let Some(shadow) = self.take(root, before, holds) else { continue };
+            if shadow.decision.rejects() {
+                self.put(policy, shadow);
+                continue;
+            }
+            let judged = addresses.iter().map(|address| {
+                let mut trail = shadow.trail.clone();
+                let decision = policy.stage_with(Some(root), &mut trail, stage, &at(address));
+                Shadow { root, decision, trail }
+            });
+            if let Some(shadow) = first_admitted(judged) {
+                self.put(policy, shadow);
+            }
+        }
+    }
+
+    /// The rule's own state, or the live one if it has made no difference so far and does now.
+    fn take(&mut self, root: RuleIndex, before: &Trail, holds: impl FnOnce() -> bool) -> Option<Shadow> {
+        if let Some(at) = self.0.iter().position(|shadow| shadow.root == root) {
+            return Some(self.0.remove(at));
+        }
+        holds().then(|| Shadow { root, decision: SO_FAR, trail: before.clone() })
+    }
+
+    fn put(&mut self, policy: &Policy, shadow: Shadow) {
+        if shadow.has_done_something(policy) || shadow.decision.rejects() {
+            let at = self.0.iter().position(|other| other.root > shadow.root).unwrap_or(self.0.len());
+            self.0.insert(at, shadow);
+        }
+    }
+}
+
+/// The first that is not rejected, else the first of all.
+fn first_admitted(mut judged: impl Iterator<Item = Shadow>) -> Option<Shadow> {
+    let first = judged.next()?;
+    if !first.decision.rejects() {
+        return Some(first);
+    }
+    Some(judged.find(|shadow| !shadow.decision.rejects()).unwrap_or(first))
+}
+
+impl Shadow {
+    /// Whether the rule, or one in it, was come to at all; if not, all is as without it.
+    fn has_done_something(&self, policy: &Policy) -> bool {
+        let end = policy.rule(self.root).map_or(self.root, |rule| rule.end);
+        (self.root.0..end.0).any(|at| self.trail.state(RuleIndex(at)) != State::Pending)
+    }
+}
+
+/// The rules in shadow that stand in no other, in document order.
+pub(in crate::policy) fn outermost(rules: &[Rule]) -> Box<[RuleIndex]> {
+    let in_shadow = |index: Option<RuleIndex>| {
+        index.and_then(|at| rules.get(at.0 as usize)).is_some_and(|rule| rule.mode == Mode::Shadow)
+    };
+    let all = rules.iter().zip(0..).filter(|(rule, _)| rule.mode == Mode::Shadow && !in_shadow(rule.parent));
+    all.map(|(_, at)| RuleIndex(at)).collect()
+}
+
+impl Policy {
+    /// The rules in shadow that stand in no other, in document order.
+    pub fn shadows(&self) -> &[RuleIndex] {
+        &self.shadows
+    }
+
+    /// A rule by its place.
+    pub fn rule(&self, index: RuleIndex) -> Option<&Rule> {
+        self.rules.get(index.0 as usize)
+    }
+
+    /// Whether a rule is another, or stands in it.
+    fn is_in(&self, rule: RuleIndex, root: RuleIndex) -> bool {
+        root <= rule && self.rule(root).is_some_and(|group| rule < group.end)
+    }
+
+    /// Whether a rule's own condition lets it do something, as far as this stage knows.
+    fn holds(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
+        let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else { return false };
+        let unread = stage == PolicyStage::Response && self.reads_no_documents(Some(root));
+        let facts = if unread { facts.silent() } else { *facts };
+        let condition = |condition: &super::condition::Condition| condition.evaluate(&facts, &self.lists);
+        let truth = match &rule.body {
+            RuleBody::Group(group) => match &group.guard {
+                Guard::Always => Truth::Yes,
+                Guard::When(guard) => condition(guard),
+                Guard::Unless(guard) => condition(guard).negated(),
+            },
+            RuleBody::Filter(filter) => match filter.sense {
+                Sense::Forbid => condition(&filter.condition),
+                Sense::Require => condition(&filter.condition).negated(),
+            },
+        };
+        truth == Truth::Yes
+    }
+}

@@ -1,0 +1,115 @@
+//! The socket to an origin, and how TLS comes to stand over it.
+
+use std::future::{Ready, ready};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::proxy::gather::{self, Gather};
+
+use super::OriginStream;
+
+/// A socket to an origin. The end of a handshake leaves together with the request that it is for.
+#[derive(Debug)]
+pub struct OriginTcp {
+    tcp: TcpStream,
+    gather: Gather,
+}
+
+impl OriginTcp {
+    /// A socket over which no TLS will be spoken.
+    pub fn plain(tcp: TcpStream) -> Self {
+        Self { tcp, gather: Gather::Nothing }
+    }
+
+    /// A socket before a TLS handshake.
+    pub(super) fn shaking(tcp: TcpStream) -> Self {
+        Self { tcp, gather: Gather::LastFlight }
+    }
+}
+
+/// From here on everything leaves at once.
+pub(super) fn shaken(stream: &mut OriginStream) {
+    if let MaybeHttpsStream::Https(tls) = stream {
+        tls.inner_mut().get_mut().0.inner_mut().inner_mut().gather = Gather::Nothing;
+    }
+}
+
+impl AsyncRead for OriginTcp {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for OriginTcp {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.gather.holds(slices) {
+            let sent = self.tcp.try_io(Interest::WRITABLE, || gather::send(&self.tcp, slices));
+            if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                return Poll::Ready(sent);
+            }
+        }
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+impl Connection for OriginTcp {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+/// Hands out the one connection that it was given.
+pub(super) struct Standing(Option<OriginTcp>);
+
+impl Standing {
+    pub(super) fn new(stream: OriginTcp) -> Self {
+        Self(Some(stream))
+    }
+}
+
+impl Service<http::Uri> for Standing {
+    type Response = TokioIo<OriginTcp>;
+    type Error = io::Error;
+    type Future = Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        let stream = self.0.take().map(TokioIo::new);
+        ready(stream.ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+}

@@ -1,0 +1,159 @@
+//! `crawlgate diff`: whose decision changes, counted by rule and by host.
+
+use serde_json::{Value as Json, json};
+
+use crate::support::command::{Said, crawlgate};
+use crate::support::folder::Folder;
+
+const OLD: &str = r#"policy: 1
+name: acme
+options: { disposition: allow }
+rules:
+  - { id: cgi, forbid: { under: /cgi-bin } }
+  - { id: slow, when: { host: slow.example }, set: { politeness: { delay: 2s } } }
+  - { id: old, when: { under: /old }, then: disallow }
+cases:
+  - { url: "http://a.example/cgi-bin/x", expect: reject }
+  - { url: "http://a.example/", expect: allow }
+"#;
+
+const NEW: &str = r#"policy: 1
+name: acme
+options: { disposition: allow }
+rules:
+  - { id: archives, forbid: { ext: [zip, tar] } }
+  - { id: cgi, forbid: { under: /cgi-bin }, reject: gone }
+  - { id: slow, when: { host: slow.example }, set: { politeness: { delay: 5s } } }
+  - { id: renamed, when: { url_prefix: "http://c.example/old/" }, then: disallow }
+"#;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("old.yaml", OLD);
+    folder.write("new.yaml", NEW);
+    folder
+}
+
+fn diff(arguments: &[&str], input: &str) -> Said {
+    crawlgate(folder().path(), &[&["diff", "old.yaml", "new.yaml"], arguments].concat(), input)
+}
+
+const URLS: &str = "http://a.example/x.zip\nhttp://b.example/y.ZIP\nhttp://a.example/cgi-bin/x\n\
+                    http://slow.example/\nhttp://a.example/old/\nhttp://c.example/old/\nhttp://a.example/\n";
+
+#[test]
+fn changes_are_told_by_rule_and_host() {
+    let said = diff(&["--urls"], URLS);
+    let expected = "\
+7 URLs: 6 decisions change
+
+allow -> reject  2
+        2  (default) -> archives
+             http://a.example/x.zip
+             http://b.example/y.ZIP
+
+reject -> allow  1
+        1  old -> (default)
+             http://a.example/old/
+
+refused otherwise  1
+        1  by cgi
+           status: 451 -> 410
+           intent: deny -> gone
+             http://a.example/cgi-bin/x
+
+allowed with other options  1
+        1  by (default)
+           options.politeness.delay: 2s -> 5s
+             http://slow.example/
+
+the same by another rule  1
+        1  old -> renamed
+             http://c.example/old/
+
+Hosts
+        3  a.example     allow -> reject 1, reject -> allow 1, refused otherwise 1
+        1  b.example     allow -> reject 1
+        1  c.example     the same by another rule 1
+        1  slow.example  allowed with other options 1
+";
+    assert_eq!((said.code, said.err.as_str()), (1, ""));
+    assert!(said.out.starts_with("old  acme@") && said.out.contains("  (new.yaml)\n"), "{}", said.out);
+    assert!(said.out.ends_with(expected), "{}", said.out);
+}
+
+#[test]
+fn the_same_policy_changes_nothing() {
+    let folder = folder();
+    let said = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml", "--urls"], URLS);
+    assert!(said.code == 0 && said.out.ends_with("7 URLs: no decision changes\n"), "{said:?}");
+    let said = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml"], "");
+    assert!(said.code == 0 && said.out.ends_with("2 cases: no decision changes\n"), "{said:?}");
+}
+
+#[test]
+fn without_urls_the_cases_are_asked_and_the_text_is_compared() {
+    let said = diff(&[], "");
+    let expected = "\
+2 cases: 1 decision changes
+
+Rules
+  added    archives  forbid path ext zip, tar
+  changed  cgi       does: (nothing)
+                     -> reject gone
+  changed  slow      does: politeness.delay 2s
+                     -> politeness.delay 5s
+  added    renamed   when url prefix http://c.example/old/: disposition disallow
+  removed  old       when path under /old: disposition disallow
+
+refused otherwise  1
+";
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains(expected), "{}", said.out);
+    let all: Json = serde_json::from_str(&diff(&["--format", "json"], "").out).unwrap();
+    assert_eq!((&all["urls"], &all["changed"]), (&json!(2), &json!(1)));
+    assert_eq!(all["structure"]["rules"][4]["change"], "removed");
+    assert_eq!(
+        all["structure"]["rules"][1]["parts"],
+        json!([{ "part": "does", "old": "", "new": "reject gone" }])
+    );
+    assert_eq!(
+        all["changes"][0]["new"],
+        json!({ "verdict": "reject", "reason": "rule", "rule": "cgi", "status": 410 })
+    );
+}
+
+#[test]
+fn lines_are_those_of_decide() {
+    let folder = folder();
+    folder.write(
+        "urls.txt",
+        "{\"url\": \"http://slow.example/\", \"depth\": 3}\n\nhttp://a:99999/\n{\"url\": 1}\n",
+    );
+    let said = crawlgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--urls", "urls.txt"], "");
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.out.contains("1 URL: 1 decision changes"), "{}", said.out);
+    assert!(said.out.contains("2 lines could not be read\n  line 3: "), "{}", said.out);
+    let said = crawlgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--urls", "none.txt"], "");
+    assert!(said.code == 2 && said.err.contains("none.txt: No such file"), "{said:?}");
+    let said = diff(&["--urls", "--format", "json", "--examples", "1"], URLS);
+    let all: Json = serde_json::from_str(&said.out).unwrap();
+    let first = json!({
+        "change": "allow -> reject", "old_rule": null, "new_rule": "archives", "differences": [], "count": 2,
+        "examples": ["http://a.example/x.zip"],
+    });
+    assert_eq!((&all["by_rule"][0], &all["structure"]), (&first, &Json::Null));
+    assert_eq!(all["by_host"][0]["count"], 3);
+}
+
+/// The tool is for lists of URLs from real crawls.
+#[test]
+fn ten_thousand_urls_are_no_wait() {
+    let urls: String = (0..10_000).map(|n| format!("http://h{}.example/{n}/x.zip\n", n % 100)).collect();
+    let said = diff(&["--urls"], &urls);
+    assert!(
+        said.out.contains("10,000 URLs: 10,000 decisions change") && said.out.contains("and 90 more hosts"),
+        "{}",
+        said.out
+    );
+}

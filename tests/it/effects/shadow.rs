@@ -1,0 +1,150 @@
+//! Rules in shadow and a whole shadow policy, over the wire: they are counted, logged and told, and change nothing.
+
+use serde_json::{Value, json};
+
+use crate::support::gate::Gate;
+use crate::tunnel::wire::metric;
+use crate::upstream::scripted::{Client, OK};
+
+use super::{Bench, CONFIG, policy};
+
+const RULES: &str = "  - { id: closed, when: { under: /closed }, then: disallow-log }
+  - { id: try, mode: shadow, forbid: { under: /try } }
+  - { id: reopen, mode: shadow, when: { under: /closed/open }, then: allow }
+  - { id: films, mode: shadow, when: { host: a.test }, rules: [{ id: mp4, forbid: { content_type: video/mp4 } }] }
+  - { id: nearby, mode: shadow, forbid: { address: 127.0.0.1, path: { prefix: /near } } }
+  - { id: same, mode: shadow, when: { under: /fine }, then: allow }";
+
+const TRACING: &str = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
+
+fn film(path: &str) -> Option<String> {
+    path.ends_with("film")
+        .then(|| "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 0\r\n\r\n".into())
+}
+
+fn bench() -> Bench {
+    Bench::with(&format!("{CONFIG}{TRACING}"), &policy("", RULES), film)
+}
+
+/// Path, status of the answer, what `Crawl-Shadow` says.
+const CASES: [(&str, u16, &str); 8] = [
+    ("/x", 200, ""),
+    ("/fine", 200, ""),
+    ("/try/x", 200, "reject; rule=try"),
+    ("/closed/x", 451, ""),
+    ("/closed/open", 451, "allow; rule=reopen"),
+    ("/film", 200, "reject; rule=mp4"),
+    ("/try/film", 200, "reject; rule=try, reject; rule=mp4"),
+    ("/near", 200, "reject; rule=nearby"),
+];
+
+#[test]
+fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
+    let bench = bench();
+    for (path, status, shadow) in CASES {
+        let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
+        assert_eq!((answer.status(), answer.value("crawl-shadow")), (status, shadow), "{path}");
+        for fields in ["", "Crawl-Trace: 0\r\n"] {
+            assert_eq!(bench.ask(path, fields).values("crawl-shadow"), Vec::<&str>::new(), "{path} {fields}");
+        }
+    }
+    // Whoever may not is not told.
+    let other = Gate::start(CONFIG, &policy("", RULES));
+    let url = format!("http://a.test:{}/try", bench.origin.port);
+    assert_eq!(super::ask(other.proxy, &url, "Crawl-Trace: 1\r\n").value("crawl-shadow"), "");
+    assert!(bench.heads().iter().all(|head| !head.to_lowercase().contains("crawl-")));
+}
+
+#[test]
+fn rules_in_shadow_are_counted_and_logged() {
+    let bench = bench();
+    for (path, ..) in CASES {
+        bench.get(path);
+    }
+    let lines = bench.log(CASES.len());
+    let said =
+        |at: usize, keys: &[&str]| -> Vec<Value> { keys.iter().map(|key| lines[at][*key].clone()).collect() };
+    let keys = ["verdict", "mode", "rule", "stage", "reason"];
+    assert_eq!(
+        said(0, &keys),
+        [json!("allow"), json!("enforce"), Value::Null, json!("response"), json!("default")]
+    );
+    assert_eq!(said(2, &keys), ["shadow_reject", "shadow", "try", "request", "rule"].map(|word| json!(word)));
+    assert_eq!(said(4, &keys), ["reject", "enforce", "closed", "request", "rule"].map(|word| json!(word)));
+    assert_eq!(
+        said(5, &keys),
+        ["shadow_reject", "shadow", "mp4", "response", "rule"].map(|word| json!(word))
+    );
+    assert_eq!(
+        said(7, &keys),
+        ["shadow_reject", "shadow", "nearby", "destination", "rule"].map(|word| json!(word))
+    );
+    let shadow = |rule: &str, verdict: &str, stage: &str| json!({ "rule": rule, "policy": null, "verdict": verdict, "stage": stage, "reason": "rule" });
+    assert_eq!(lines[0].get("shadow"), None);
+    assert_eq!(lines[4]["shadow"], json!([shadow("reopen", "allow", "request")]));
+    assert_eq!(
+        lines[6]["shadow"],
+        json!([shadow("try", "reject", "request"), shadow("mp4", "reject", "response")])
+    );
+    let count = |series: &str| metric(&bench.gate, series);
+    for (rule, matched, decided) in
+        [("try", 2, 2), ("reopen", 1, 1), ("films", 8, 0), ("mp4", 2, 2), ("nearby", 1, 1), ("same", 1, 1)]
+    {
+        let series = |name: &str| format!("crawlgate_rule_{name}_total{{mode=\"shadow\",rule=\"{rule}\"}}");
+        assert_eq!((count(&series("matched")), count(&series("decided"))), (matched, decided), "{rule}");
+    }
+    for (stage, shadows) in [("request", 2), ("destination", 1), ("response", 1)] {
+        let series = format!(
+            "crawlgate_decisions_total{{crawler=\"lab\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"
+        );
+        assert_eq!(count(&series), shadows, "{stage}");
+    }
+}
+
+/// In a tunnel that is not looked into, a rule on paths leaves the verdict open.
+#[test]
+fn tunnels_are_judged_in_shadow_too() {
+    let config = CONFIG.replace(
+        "  ports: [1-65535]",
+        "  ports: [1-65535]\n  connect_ports: [1-65535]\n  tls_ports: [1-65535]",
+    );
+    let rules = "  - { id: try, mode: shadow, forbid: { under: /try } }
+  - { id: other, mode: shadow, forbid: { host: other.test } }";
+    let bench = Bench::with(&config, &policy("", rules), |_| Some(OK.into()));
+    let mut client = Client::connect(bench.gate.proxy);
+    client.send(&format!("CONNECT a.test:{0} HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n", bench.origin.port));
+    let granted = client.until("\r\n\r\n");
+    assert!(granted.starts_with("HTTP/1.1 200"), "{granted}");
+    drop(client);
+    let line = bench.log(1).remove(0);
+    assert_eq!(
+        (&line["verdict"], &line["reason"], &line["rule"]),
+        (&json!("shadow_reject"), &json!("undecided"), &json!("try")),
+        "{line}"
+    );
+}
+
+/// An answer without what differs between any two processes and policies.
+fn settled(answer: &str) -> String {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let volatile = ["crawl-decision", "crawl-policy", "via", "date", "content-length"];
+    let head = head.lines().filter(|line| !volatile.contains(&line.split(':').next().unwrap()));
+    let mut body: Value = serde_json::from_str(body).unwrap_or_else(|_| json!({ "body": body }));
+    for key in ["instance", "revision"] {
+        body.as_object_mut().unwrap().remove(key);
+    }
+    format!("{}\n\n{body}", head.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn answers_are_the_same_without_rules_in_shadow() {
+    let with = bench();
+    let live: String =
+        RULES.lines().filter(|rule| !rule.contains("mode: shadow")).collect::<Vec<_>>().join("\n");
+    let without = Gate::start(&format!("{CONFIG}{TRACING}"), &policy("", &live));
+    for (path, ..) in CASES {
+        let url = format!("http://a.test:{}{path}", with.origin.port);
+        let answers = [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
+        assert_eq!(answers[0], answers[1], "{path}");
+    }
+}
