@@ -9,6 +9,7 @@ mod flips;
 mod reference;
 mod sentences;
 mod sources;
+mod status_words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,11 @@ fn policies_of(system: &str) -> Vec<PathBuf> {
     files(&format!("tests/policies/{system}"), "yaml")
 }
 
+/// The policies in `config` itself.
+fn shipped() -> impl Iterator<Item = PathBuf> {
+    files("config", "yaml").into_iter().filter(|path| !path.ends_with("crawlgate.yaml"))
+}
+
 /// The worked examples, one a system.
 fn worked_examples() -> Vec<PathBuf> {
     files("config/policies", "yaml")
@@ -74,10 +80,9 @@ fn is_refused(path: &Path) -> bool {
 
 #[test]
 fn every_policy_passes_its_cases() {
-    let shipped = files("config", "yaml").into_iter().filter(|path| !path.ends_with("crawlgate.yaml"));
     let of_systems = SYSTEMS.iter().flat_map(|system| policies_of(system)).filter(|path| !is_refused(path));
     let (mut policies, mut cases, mut wrong) = (0, 0, vec![]);
-    for path in shipped.chain(worked_examples()).chain(of_systems) {
+    for path in shipped().chain(worked_examples()).chain(of_systems) {
         policies += 1;
         match compiled_file(&path) {
             Ok(compiled) if compiled.cases.is_empty() => wrong.push(format!("{}: no cases", path.display())),
@@ -104,10 +109,27 @@ fn what_a_system_refuses_is_refused() {
     }
 }
 
+/// What is shipped as an example is more than a text to study: the proxy runs under it.
 #[test]
-fn each_folder_is_of_a_known_system() {
-    for entry in fs::read_dir("tests/policies").unwrap().map(Result::unwrap) {
-        let name = entry.file_name().into_string().unwrap();
-        assert!(name == "README.md" || SYSTEMS.contains(&name.as_str()), "{name}");
+fn the_shipped_policies_can_be_served() {
+    for path in shipped().chain(worked_examples()) {
+        let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap(), Purpose::Serve);
+        assert!(loaded.is_ok(), "{}", said(&loaded.unwrap_err()));
     }
+}
+
+/// Five folders, five worked examples, five pages: none is missing, and there is no other.
+#[test]
+fn each_system_has_its_policies_its_example_and_its_page() {
+    let mut systems = SYSTEMS.map(String::from);
+    systems.sort();
+    let folders = fs::read_dir("tests/policies").unwrap().map(Result::unwrap).filter(|e| e.path().is_dir());
+    let mut folders: Vec<String> = folders.map(|e| e.file_name().into_string().unwrap()).collect();
+    folders.sort();
+    assert_eq!(folders, systems);
+    let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let examples: Vec<String> = worked_examples().iter().map(stem).collect();
+    assert_eq!(examples, systems);
+    let pages: Vec<String> = files("docs/policy", "md").iter().map(stem).collect();
+    assert!(systems.iter().all(|system| pages.contains(system)), "{pages:?}");
 }

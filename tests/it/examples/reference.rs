@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crawlgate::policy::cases::FACT_KEYS;
-use crawlgate::policy::options::schema::{Acts, Counted, Default, Effect, SPECS, Spec};
+use crawlgate::policy::options::schema::{Acts, Counted, Default, Effect, OPEN, SPECS, Spec};
 use crawlgate::policy::source::MemoryFiles;
 
 use super::compiled;
@@ -19,19 +19,30 @@ const END: &str = "<!-- /options -->";
 /// The last three columns of an option's row.
 fn columns(spec: &Spec) -> [String; 3] {
     let default = shown(spec.default);
-    let acts = match spec.acts {
-        Acts::Connect => "connect",
-        Acts::Until(stage) => stage.as_str(),
-    };
     let here = match spec.effect {
         Effect::Works => "yes".to_owned(),
         Effect::NotYet => "no".to_owned(),
-        Effect::NotYetExcept(Counted::AllButDefault) => "refused".to_owned(),
-        Effect::NotYetExcept(Counted::Word(word)) => format!("no; `{word}` refused"),
-        Effect::NotYetExcept(Counted::Items) => "no; any item refused".to_owned(),
-        Effect::NotYetExcept(Counted::Rewrite) => "no; `rewrite: true` refused".to_owned(),
+        Effect::NotYetExcept(counted) => refused("no", counted),
+        Effect::Judged(counted) => refused("judged", counted),
     };
-    [default, acts.to_owned(), here]
+    [default, acts_at(spec.acts).to_owned(), here]
+}
+
+fn acts_at(acts: Acts) -> &'static str {
+    match acts {
+        Acts::Connect => "connect",
+        Acts::Until(stage) => stage.as_str(),
+    }
+}
+
+/// What is said of values that a policy to serve under cannot have.
+fn refused(otherwise: &str, counted: Counted) -> String {
+    match counted {
+        Counted::AllButDefault => "refused".to_owned(),
+        Counted::Word(word) => format!("{otherwise}; `{word}` refused"),
+        Counted::Items => format!("{otherwise}; any item refused"),
+        Counted::Rewrite => format!("{otherwise}; `rewrite: true` refused"),
+    }
 }
 
 /// A default as the table shows it.
@@ -77,6 +88,11 @@ fn the_table_of_options_is_the_programs() {
     let mut specs: BTreeMap<&str, &Spec> = SPECS.iter().map(|spec| (spec.path, spec)).collect();
     let rows: Vec<String> = table.lines().map(|row| expected(row, &mut specs)).collect();
     assert!(specs.is_empty(), "{PATH} leaves out {:?}", specs.keys());
+    for map in OPEN {
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{}` ", map.path)));
+        let acts = acts_at(map.acts);
+        assert!(row.is_some_and(|row| row.ends_with(&format!("| none | {acts} | yes |"))), "{}", map.path);
+    }
     let expected = rows.join("\n") + "\n";
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(PATH, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
@@ -99,6 +115,10 @@ fn allowed(body: &str) -> Vec<String> {
 
 #[test]
 fn every_word_of_the_language_is_in_the_reference() {
+    // The file is being written.
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        return;
+    }
     let text = fs::read_to_string(PATH).unwrap();
     let mut words: Vec<String> = FACT_KEYS.iter().map(|key| (*key).to_owned()).collect();
     for body in [
