@@ -109,12 +109,17 @@ fn what_a_system_refuses_is_refused() {
     }
 }
 
-/// What is shipped as an example is more than a text to study: the proxy runs under it.
+/// What is shipped as an example is more than a text to study: the proxy runs under it, and nothing is said against it
+/// but that this version leaves something of it without effect.
 #[test]
 fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
         let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap(), Purpose::Serve);
-        assert!(loaded.is_ok(), "{}", said(&loaded.unwrap_err()));
+        let compiled = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
+        let doubts =
+            compiled.problems.into_iter().filter(|problem| !problem.message.contains("in this version"));
+        let doubts: Vec<Problem> = doubts.collect();
+        assert!(doubts.is_empty(), "{}", said(&doubts));
     }
 }
 

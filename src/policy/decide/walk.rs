@@ -298,15 +298,13 @@ impl<'a> Walk<'a> {
 
     /// The floor and the stage of a rule, for this response.
     fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
-        match &rule.by_headers {
-            Some(early) if self.are_given(early) => (early.floor, early.stage),
-            Some(_) | None => (rule.floor, rule.stage),
-        }
+        let Some(ByHeaders { floor, stage }) = rule.by_headers else { return (rule.floor, rule.stage) };
+        let floor = if self.are_given(floor.0) { floor.1 } else { rule.floor };
+        (floor, if self.are_given(stage.0) { stage.1 } else { rule.stage })
     }
 
-    /// Whether the response's headers give what a rule names.
-    fn are_given(&self, early: &ByHeaders) -> bool {
-        let HeaderFields { meta_robots, canonical } = early.fields;
+    /// Whether the response's headers give these fields.
+    fn are_given(&self, HeaderFields { meta_robots, canonical }: HeaderFields) -> bool {
         let asked = [(meta_robots, Field::MetaRobots), (canonical, Field::Canonical)];
         // Once the document is known both are; whether headers gave them is asked of the headers alone.
         let document = if self.stage == PolicyStage::Document { Fact::Unknown } else { self.facts.document };
