@@ -21,6 +21,7 @@ mod diff;
 mod document;
 mod drain;
 mod effects;
+mod examples;
 mod head;
 mod identify;
 mod layers;
