@@ -20,6 +20,7 @@ mod conformance;
 mod diff;
 mod drain;
 mod effects;
+mod fuzz;
 mod head;
 mod identify;
 mod layers;

@@ -3,6 +3,7 @@
 //! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
 
 mod generate;
+mod laws;
 mod model;
 mod oracle;
 
