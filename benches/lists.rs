@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, reason = "a bench may panic")]
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
@@ -40,7 +41,7 @@ fn files(list: Vec<u8>) -> MemoryFiles {
 #[divan::bench(sample_count = 10)]
 fn load(bencher: Bencher<'_, '_>) {
     let files = files(list().into_bytes());
-    bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
+    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
 }
 
 #[divan::bench(sample_count = 10)]
@@ -48,7 +49,7 @@ fn load_packed(bencher: Bencher<'_, '_>) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     packed.write_all(list().as_bytes()).expect("it is packed");
     let files = files(packed.finish().expect("it is packed"));
-    bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
+    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
 }
 
 /// A look-up alone, of hosts four labels deep: one of a listed domain, one of none.
@@ -66,11 +67,11 @@ fn look_up_spread(bencher: Bencher<'_, '_>) {
     let mut texts = Texts::default();
     assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
     let items = Items::set(texts);
-    let mut at = 0;
+    let next = AtomicUsize::new(0);
     bencher
         .with_inputs(|| {
-            at = (at + 611_953) % COUNT;
-            format!("www.{}", domain(at))
+            let at = next.fetch_add(611_953, Ordering::Relaxed);
+            format!("www.{}", domain(at % COUNT))
         })
         .bench_refs(|host| items.has_parent_of(host));
 }
@@ -78,7 +79,9 @@ fn look_up_spread(bencher: Bencher<'_, '_>) {
 /// A whole decision at the request stage.
 #[divan::bench]
 fn decision(bencher: Bencher<'_, '_>) {
-    let policy = compile::load(&files(list().into_bytes()), "p.yaml").expect("a valid policy").policy;
+    let policy = compile::load(&files(list().into_bytes()), "p.yaml", compile::Purpose::Serve)
+        .expect("a valid policy")
+        .policy;
     let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
     bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
 }

@@ -14,7 +14,7 @@ use crate::policy::compile::Purpose;
 use crate::policy::fact::Facts;
 use crate::policy::source::tree::Text;
 use crate::vocab::problem::{Place, Problem, Severity};
-use crate::vocab::problems::Problems;
+use crate::vocab::problems::{Problems, Texts};
 use crate::vocab::reason::Reason;
 use crate::vocab::target::HostTarget;
 use crate::yaml::{Value, parse};
@@ -36,6 +36,7 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
     if args.paths.is_empty() {
         report.configuration(None);
     }
+    report.without_configuration();
     let exit = report.exit(args);
     match args.format {
         Format::Text => {
@@ -92,12 +93,16 @@ struct Checked {
     origin: PolicyOrigin,
     /// The crawlers that its rules name.
     crawlers: Vec<Text>,
-    /// That it refuses most tunnels, if it does.
+    /// That it refuses most tunnels, or all, if it does.
     undecided_tunnels: Option<Problem>,
+    /// Its files.
+    texts: Texts,
+    /// Whether a configuration names it, which says what becomes of tunnels.
+    named: bool,
 }
 
 impl Report {
-    /// A configuration, and the policy that it names.
+    /// A configuration, and the policies that it names.
     fn configuration(&mut self, path: Option<PathBuf>) {
         let overrides = Overrides { config: path.clone(), ..Overrides::default() };
         let loaded = match load::load(&overrides, &Surroundings::of_process()) {
@@ -121,12 +126,21 @@ impl Report {
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
-        let Some(checked) = self.policies.iter().find(|checked| checked.origin == *origin) else { return };
-        if opens_tunnels {
+        if let Some(shadow) = &loaded.settings.policy.shadow {
+            let shadow = PolicyOrigin::Path(shadow.clone());
+            self.policy(&shadow);
+            self.policies.iter_mut().filter(|checked| checked.origin == shadow).for_each(|c| c.named = true);
+        }
+        let Some(checked) = self.policies.iter_mut().find(|checked| checked.origin == *origin) else {
+            return;
+        };
+        checked.named = true;
+        if opens_tunnels && !loaded.settings.tls.intercept {
             self.problems.extend(checked.undecided_tunnels.clone());
         }
         if loaded.file.is_some() {
-            let unknown = policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
+            let mut unknown = policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
+            checked.texts.show(&mut unknown);
             self.problems.extend(unknown);
         }
     }
@@ -136,7 +150,8 @@ impl Report {
             return;
         }
         let opened = policy::open(origin, Purpose::Serve).map(|compiled| {
-            let failures = policy::failing_cases(&compiled.policy, &compiled.cases);
+            let mut failures = policy::failing_cases(&compiled.policy, &compiled.cases);
+            compiled.texts.show(&mut failures);
             (compiled, failures)
         });
         match opened {
@@ -154,16 +169,34 @@ impl Report {
                     origin: origin.clone(),
                     crawlers: compiled.crawlers,
                     undecided_tunnels: undecided_tunnels(&compiled.policy, &place),
+                    texts: compiled.texts,
+                    named: false,
                 });
                 self.problems.extend(compiled.problems);
                 self.problems.extend(failures);
             }
             Err(problems) => {
                 let origin = origin.clone();
-                self.policies.push(Checked { origin, crawlers: Vec::new(), undecided_tunnels: None });
+                let (crawlers, texts) = (Vec::new(), Texts::default());
+                self.policies.push(Checked {
+                    origin,
+                    crawlers,
+                    undecided_tunnels: None,
+                    texts,
+                    named: false,
+                });
                 self.problems.extend(problems);
             }
         }
+    }
+
+    /// Of policies that no configuration names: that every tunnel is undecided under them, which is of no weight where
+    /// TLS is looked into.
+    fn without_configuration(&mut self) {
+        let alone = self.policies.iter().filter(|checked| !checked.named);
+        let doubts = alone.filter_map(|checked| checked.undecided_tunnels.clone());
+        let every = doubts.filter(|problem| problem.severity == Severity::Warning);
+        self.problems.extend(every.map(|problem| Problem { severity: Severity::Advice, ..problem }));
     }
 
     fn count(&self, severity: Severity) -> usize {
@@ -231,13 +264,18 @@ fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
     let undecided = refusal.reason == Reason::Undecided;
     let rule =
         refusal.rule.as_ref().map_or("the policy".to_owned(), |rule| format!("rule `{}`", rule.as_str()));
-    undecided.then(|| {
-        Problem::advice(
-            place,
-            format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide"),
-        )
-        .help("set `tunnel_undecided: allow` where such tunnels may pass")
-    })
+    let problem = if policy.judges_tunnels_alike() {
+        let message =
+            format!("every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides");
+        Problem::warning(place, message)
+    } else {
+        let message =
+            format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide");
+        Problem::advice(place, message)
+    };
+    let help =
+        "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
+    undecided.then(|| problem.help(help))
 }
 
 fn counted(number: usize, word: &str) -> String {

@@ -34,7 +34,8 @@ pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
 
 /// Runs the cases; a failing one refuses the policy.
 fn with_cases(mut compiled: Compiled) -> Result<Compiled, Vec<Problem>> {
-    let failures = failing_cases(&compiled.policy, &compiled.cases);
+    let mut failures = failing_cases(&compiled.policy, &compiled.cases);
+    compiled.texts.show(&mut failures);
     if failures.is_empty() {
         return Ok(compiled);
     }

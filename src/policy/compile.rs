@@ -17,7 +17,7 @@ mod rules;
 mod stages;
 
 use crate::vocab::problem::{Place, Problem};
-use crate::vocab::problems::Problems;
+use crate::vocab::problems::{Problems, Texts};
 
 use super::Policy;
 use super::cases::Case;
@@ -55,6 +55,8 @@ pub struct Compiled {
     pub crawlers: Vec<Text>,
     /// Warnings and advice, in the order of the text.
     pub problems: Vec<Problem>,
+    /// What it was read from, to show the lines of problems that others find.
+    pub texts: Texts,
 }
 
 /// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
@@ -114,19 +116,16 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
         stages,
         purpose,
     };
-    checks::late_allows(&policy, &drafts, &mut problems);
     checks::cases(&policy, &source.cases, &mut problems);
-    // Of a policy that is refused the conditions may be what is wrong.
-    if !problems.has_errors() {
-        let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
-        lint::lint(&policy, &sources).into_iter().for_each(|problem| problems.push(problem));
-    }
+    let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
+    lint::lint(&policy, &sources, &problems).into_iter().for_each(|problem| problems.push(problem));
     let refused = problems.has_errors();
+    let texts = problems.texts();
     let problems = problems.into_vec();
     if refused {
         return Err(problems);
     }
     let crawlers = crawlers::named(&source.rules);
     let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
-    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems })
+    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems, texts })
 }

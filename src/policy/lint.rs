@@ -11,56 +11,71 @@ mod dead;
 mod late;
 mod logic;
 mod text;
+mod tunnels;
 mod view;
 mod witness;
+
+use std::cell::Cell;
 
 use super::Policy;
 use super::source::tree::{SourceBody, SourceRule};
 use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
 
 use dead::Death;
 use view::View;
 
-/// What is doubtful about the rules of a policy without errors; `sources` are its rules as they were written, in the
-/// same order.
-pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule]) -> Vec<Problem> {
-    let view = View::of(policy);
-    let mut budget = Budget::default();
+/// What is doubtful about the rules of a policy; `sources` are its rules as they were written, in the same order.
+///
+/// Of what else is wrong with the policy `errors` tells: rules with errors stand in for others that nobody knows, so
+/// that nothing is claimed of them or because of them.
+pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) -> Vec<Problem> {
+    let view = View::of(policy, errors);
+    let budget = Budget::default();
     let mut problems = Vec::new();
     let mut dead_until = 0;
     for at in 0..policy.rules.len() {
         let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else { continue };
         // What stands in a dead group is dead with it.
-        if at < dead_until || !view.is_live(at) {
+        if at < dead_until || !view.is_sound(at) {
             continue;
         }
-        if let Some(death) = dead::of(&view, at, &mut budget) {
+        if let Some(death) = dead::of(&view, at, &budget) {
             dead_until = rule.end.0 as usize;
             problems.push(obituary(&view, at, source, &death, sources).in_rule(Some(&rule.id)));
-        } else if let Some(refusing) = late::refused_before(&view, at, &mut budget) {
+        } else if let Some(refusing) = late::refused_before(&view, at, &budget) {
             problems.push(in_vain(&view, source, refusing, sources).in_rule(Some(&rule.id)));
         }
     }
     problems
 }
 
-/// How many pairs of rules are compared, so that a policy of many thousand rules still loads in no time. Beyond that
-/// nothing is found, and nothing is claimed.
+/// How much work is done, so that a policy of many thousand rules still loads in no time. Beyond that nothing is found,
+/// and nothing is claimed.
 #[derive(Debug)]
-struct Budget(usize);
+struct Budget(Cell<usize>);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(400_000)
+        Self(Cell::new(4_000_000))
     }
 }
 
 impl Budget {
-    /// Whether there is one more comparison.
-    fn take(&mut self) -> bool {
-        let some = self.0 > 0;
-        self.0 = self.0.saturating_sub(1);
-        some
+    /// Whether two rules may be compared.
+    fn take(&self) -> bool {
+        self.spend(20)
+    }
+
+    /// Whether so many rules may be looked at.
+    fn looks_at(&self, rules: usize) -> bool {
+        self.spend(rules)
+    }
+
+    fn spend(&self, work: usize) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(work));
+        left > 0
     }
 }
 
@@ -96,15 +111,12 @@ fn obituary(
         }
         Death::BehindSibling(other) => {
             let message =
-                format!("can never decide: of this `match: first` list {} is taken instead", name(other));
+                format!("can never decide: {} of the same `match: first` list is taken instead", name(other));
             (message, Some("put the narrower rule first"))
         }
         Death::Filtered(other) => {
             let message = format!("can never decide: {} filters all that it applies to", name(other));
-            (
-                message,
-                Some("what is filtered stays filtered; an exception belongs into that rule's condition"),
-            )
+            (message, Some(after_a_filter(source)))
         }
         Death::Overwritten(other) => {
             let message =
@@ -113,9 +125,18 @@ fn obituary(
         }
     };
     let example = death.by().and_then(|_| witness::of(view, at));
-    let message = example.iter().fold(message, |message, url| format!("{message}, for example of {url}"));
+    let message = example.iter().fold(message, |message, url| format!("{message}; for example {url}"));
     let problem = Problem::warning(place_of(source), message);
     help.into_iter().fold(problem, |problem, help| problem.help(help))
+}
+
+fn after_a_filter(source: &SourceRule) -> &'static str {
+    match source.body {
+        SourceBody::Filter(_) => "leave it out, or make the other rule narrower",
+        SourceBody::Group(_) => {
+            "what is filtered stays filtered: an exception belongs into that rule's condition"
+        }
+    }
 }
 
 fn in_vain(

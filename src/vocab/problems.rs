@@ -12,8 +12,29 @@ const SHOWN: usize = 120;
 #[derive(Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
-    texts: Vec<(Arc<str>, Arc<str>)>,
+    texts: Texts,
     rule: Option<RuleId>,
+}
+
+/// The texts of files by their names, to show the lines of problems.
+#[derive(Clone, Debug, Default)]
+pub struct Texts(Vec<(Arc<str>, Arc<str>)>);
+
+impl Texts {
+    /// Gives each problem its source line, in the order in which they are.
+    pub fn show(&self, problems: &mut [Problem]) {
+        let mut lines = Lines::default();
+        for problem in problems {
+            let text = self.0.iter().find(|(name, _)| **name == *problem.place.file);
+            if let Some((_, text)) = text {
+                show(problem, lines.at(text, problem.place.line));
+            }
+        }
+    }
+
+    fn rank(&self, file: &str) -> usize {
+        self.0.iter().position(|(name, _)| **name == *file).unwrap_or(usize::MAX)
+    }
 }
 
 impl Problems {
@@ -24,7 +45,7 @@ impl Problems {
 
     /// Names a file's text, so that its problems can show the line they are in.
     pub fn read(&mut self, file: &Arc<str>, text: impl Into<Arc<str>>) {
-        self.texts.push((Arc::clone(file), text.into()));
+        self.texts.0.push((Arc::clone(file), text.into()));
     }
 
     /// From now on problems are in this rule; returns the one before, to be put back.
@@ -60,19 +81,17 @@ impl Problems {
         self.found.iter().any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
     }
 
+    /// The texts that were named, for problems that are found later.
+    pub fn texts(&self) -> Texts {
+        self.texts.clone()
+    }
+
     /// All of them, in the order of their files and places, each with its source line.
     pub fn into_vec(self) -> Vec<Problem> {
         let Self { mut found, texts, .. } = self;
-        let rank = |file: &str| texts.iter().position(|(name, _)| **name == *file).unwrap_or(usize::MAX);
-        found.sort_by_cached_key(|p| (rank(&p.place.file), p.place.clone(), p.severity));
+        found.sort_by_cached_key(|p| (texts.rank(&p.place.file), p.place.clone(), p.severity));
         found.dedup();
-        let mut lines = Lines::default();
-        for problem in &mut found {
-            let text = texts.iter().find(|(name, _)| **name == *problem.place.file);
-            if let Some((_, text)) = text {
-                show(problem, lines.at(text, problem.place.line));
-            }
-        }
+        texts.show(&mut found);
         found
     }
 }
@@ -105,7 +124,8 @@ fn show(problem: &mut Problem, line: Option<&str>) {
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = (problem.place.column as usize).saturating_sub(1);
     let scalar = characters.get(at..).unwrap_or(&[]);
-    let mut width = covered(scalar, problem.found.as_deref());
+    let text = problem.found.as_deref().or(problem.rule.as_ref().map(RuleId::as_str));
+    let mut width = covered(scalar, text);
     if let Some(inner) = problem.within.and_then(|within| inside(scalar, within)) {
         at += inner;
         width = 1;

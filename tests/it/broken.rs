@@ -5,8 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crawlgate::config::policy::failing_cases;
 use crawlgate::policy::compile::{Purpose, load};
 use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::problem::Problem;
 
 /// Everything that is said of a policy, errors and warnings alike.
 fn said(path: &Path) -> String {
@@ -123,4 +125,50 @@ fn mutilated(source: &str, random: &mut fastrand::Rng) -> String {
         }
     }
     text.into_iter().collect()
+}
+
+/// A policy of 200 lines with a mistake of another kind on each marked line, `# FAULT: what is said`, `|` between two
+/// things that are.
+#[test]
+fn every_kind_of_mistake_is_found_in_one_run() {
+    let text = fs::read_to_string("tests/check/faults.yaml").unwrap();
+    let faults: Vec<(u32, &str)> = text
+        .lines()
+        .zip(1..)
+        .filter_map(|(line, number)| Some((number, line.split_once("# FAULT: ")?.1)))
+        .collect();
+    assert!(faults.len() >= 15 && text.lines().count() >= 195, "{} faults", faults.len());
+    let problems = problems_of("faults.yaml", &text);
+    for (line, expected) in &faults {
+        let there = problems.iter().filter(|p| p.place.line == *line).map(ToString::to_string);
+        let fits = |said: &String| expected.split('|').all(|part| said.contains(part));
+        assert!(
+            there.clone().any(|said| fits(&said)),
+            "line {line}: {expected}: {:?}",
+            there.collect::<Vec<_>>()
+        );
+    }
+    let marked = |p: &&Problem| faults.iter().any(|(line, _)| p.place.line == *line);
+    let others: Vec<String> = problems.iter().filter(|p| !marked(p)).map(ToString::to_string).collect();
+    assert_eq!(others, [""; 0], "beside what is marked");
+}
+
+/// The same policy without the mistakes: nothing is said of it, and its cases pass.
+#[test]
+fn of_its_clean_twin_nothing_is_said() {
+    let twin = fs::read_to_string("tests/check/clean.yaml").unwrap();
+    assert_eq!(problems_of("clean.yaml", &twin), []);
+    let faults = fs::read_to_string("tests/check/faults.yaml").unwrap();
+    let differing = twin.lines().zip(faults.lines()).filter(|(clean, faulty)| clean != faulty).count();
+    assert!(twin.lines().count() == faults.lines().count() && differing < 30, "{differing} lines differ");
+}
+
+fn problems_of(name: &str, text: &str) -> Vec<Problem> {
+    match load(&MemoryFiles::new().with(name, text), name, Purpose::Serve) {
+        Ok(compiled) => {
+            let failing = failing_cases(&compiled.policy, &compiled.cases);
+            compiled.problems.into_iter().chain(failing).collect()
+        }
+        Err(problems) => problems,
+    }
 }

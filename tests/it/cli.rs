@@ -53,23 +53,37 @@ fn check_tells_what_tunnels_are_judged_by() {
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
     };
-    let advice = "tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
+    let warning =
+        "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
+    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
     let line = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
-    for (config, options, told, advised) in [
+    for (config, options, told, warned) in [
         ("{}", "", true, true),
         ("{}", ", tunnel_undecided: allow", true, false),
         ("egress: { connect_ports: [80] }", "", false, false),
+        ("tls: { intercept: true }", "", true, false),
     ] {
         folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")));
         folder.write("p.yaml", policy(options));
         let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
         assert_eq!(
-            (said.code, said.out.contains(line), said.err.contains(advice)),
-            (0, told, advised),
+            (said.code, said.out.contains(line), said.err.contains(warning)),
+            (i32::from(warned), told, warned),
             "{said:?}"
         );
-        assert!(!crawlgate(folder.path(), &["check", "p.yaml"], "").err.contains("tunnels"));
+        // A policy alone does not say whether tunnels are blind.
+        let said = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
+        assert_eq!(
+            (said.code, said.err.contains("advice: every tunnel")),
+            (0, options.is_empty()),
+            "{said:?}"
+        );
     }
+    // Where the policy tells hosts apart, some tunnels may be decided.
+    folder.write("p.yaml", policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"));
+    folder.write("c.yaml", "policy: { path: p.yaml }\n");
+    let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
+    assert!(said.code == 0 && said.err.contains(advice), "{said:?}");
 }
 
 #[test]
@@ -352,6 +366,7 @@ fn check_as_json_is_for_editors() {
     let first = &report["problems"][0];
     assert_eq!((&first["file"], &first["line"], &first["column"]), (&json!("c.yaml"), &json!(1), &json!(1)));
     assert_eq!((&first["found"], &first["near"]), (&json!("lisen"), &json!("listen")));
+    assert_eq!((&first["end"], &first["severity"]), (&json!(6), &json!("error")));
 }
 
 /// Whatever is broken, each command says what and where, does nothing and exits 2.
@@ -439,7 +454,7 @@ fn target_shows_canonical_forms() {
 fn help_teaches() {
     let said = run(&["--help"], "");
     assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
-    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "target"] {
+    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "schema", "target"] {
         assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
         let said = run(&[command, "--help"], "");
         assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);

@@ -2,10 +2,11 @@
 //!
 //! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
 
-mod generate;
+pub(crate) mod generate;
 mod laws;
-mod model;
+pub(crate) mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 //! No clock: a look is a call.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,8 @@ use crawlgate::config::watch::Watch;
 use crawlgate::policy::compile::Compiled;
 use crawlgate::policy::fact::Facts;
 use crawlgate::vocab::target::UrlTarget;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use crate::support::folder::Folder;
 
@@ -54,6 +57,12 @@ fn list(count: usize) -> String {
     (0..count).map(|at| format!("h{at}.example\n")).collect()
 }
 
+fn packed(count: usize) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(list(count).as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
 /// As a mounted ConfigMap: each name leads over `..data` into the newest version.
 fn mount(directory: &Path) {
     files(&directory.join("..v1"));
@@ -84,6 +93,16 @@ const SCENARIOS: &[Scenario] = &[
         layout: files,
         path: "policy.yaml",
         steps: &[(|d| hosts(d, 2), Read::Hosts(2)), (|d| hosts(d, 3), Read::Hosts(3))],
+    },
+    Scenario {
+        name: "a packed list is written in place",
+        layout: files,
+        path: "policy.yaml",
+        steps: &[
+            (|d| fs::write(d.join("lists/hosts.txt"), packed(2)).unwrap(), Read::Hosts(2)),
+            (|d| fs::write(d.join("lists/hosts.txt"), packed(3)).unwrap(), Read::Hosts(3)),
+            (|d| fs::write(d.join("lists/hosts.txt"), &packed(4)[..20]).unwrap(), Read::Refused),
+        ],
     },
     Scenario {
         name: "an editor renames a new file over the old",

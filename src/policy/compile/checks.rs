@@ -6,10 +6,8 @@ use crate::policy::Policy;
 use crate::policy::cases::{Case, ExpectedVerdict};
 use crate::policy::decide::Verdict;
 use crate::policy::field::Field;
-use crate::policy::options::{Value, schema};
-use crate::policy::rule::{Mode, PolicyStage, Rule, RuleBody, Sense};
-use crate::policy::source::tree::{SourceBody, SourceFilter};
-use crate::vocab::disposition::Disposition;
+use crate::policy::rule::Sense;
+use crate::policy::source::tree::SourceFilter;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::stage::Stage;
@@ -87,42 +85,6 @@ pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
         let problem = Problem::warning(&atom.place, message).found(&*atom.word);
         problems.push(problem.help("write `forbid` with what is not wanted"));
     }
-}
-
-/// A rule that allows at a later stage what the default has already refused: the natural but wrong way to write
-/// "only PDFs".
-pub(super) fn late_allows(policy: &Policy, drafts: &Drafts<'_>, problems: &mut Problems) {
-    let base = policy.options.entries.first().map(|entry| &entry.base);
-    let Some(Value::Disposition(base)) = base.filter(|_| refuses(base)) else { return };
-    let live = || policy.rules.iter().filter(|rule| rule.mode == Mode::Enforce);
-    if live().any(|rule| rule.stage == PolicyStage::Request && allows(rule)) {
-        return;
-    }
-    for (rule, draft) in policy.rules.iter().zip(&drafts.all) {
-        let late = rule.mode == Mode::Enforce && rule.stage > PolicyStage::Request && allows(rule);
-        let SourceBody::Group(group) = &draft.source.body else { continue };
-        if late {
-            let place = group.then.as_ref().map_or(&draft.source.place, |then| &then.place);
-            let message = format!(
-                "allows in vain: `disposition: {}` has refused every URL at the request stage, and a refusal is final",
-                base.as_str()
-            );
-            let instead =
-                "allow the URLs at the request stage, and `forbid` or `require` by what the response says";
-            let problem = Problem::warning(place, message).help(instead);
-            problems.push(problem.in_rule(Some(&rule.id)));
-        }
-    }
-}
-
-fn refuses(base: Option<&Value>) -> bool {
-    matches!(base, Some(Value::Disposition(base)) if base.rejects())
-}
-
-fn allows(rule: &Rule) -> bool {
-    let RuleBody::Group(group) = &rule.body else { return false };
-    let allow = Value::Disposition(Disposition::Allow);
-    group.assign.iter().any(|a| a.slot == schema::DISPOSITION && a.value == allow)
 }
 
 /// Cases name rules that exist, and give a status where it can count.

@@ -3,7 +3,7 @@
 //! Each reason has its proof beside it. `R` is the rule, `C` its cause; a filter *hits*, a group *applies*.
 
 use crate::policy::options::{Slot, schema};
-use crate::policy::rule::{ChildOrder, Group, PolicyStage, Rule, RuleBody};
+use crate::policy::rule::{ChildOrder, Group, Mode, PolicyStage, Rule, RuleBody};
 
 use super::Budget;
 use super::view::View;
@@ -42,7 +42,7 @@ const OF_THE_ADMITTED: [Slot; 4] =
     [schema::DISPOSITION, schema::HTML_ONLY, schema::slot("index"), schema::slot("follow")];
 
 /// Why a live rule can never decide, if that can be proved.
-pub(super) fn of(view: &View<'_>, at: usize, budget: &mut Budget) -> Option<Death> {
+pub(super) fn of(view: &View<'_>, at: usize, budget: &Budget) -> Option<Death> {
     let rule = view.rule(at)?;
     // In such a list the other rules may take their stage from this one, and would run elsewhere without it.
     if view.is_chosen(at) && lends_its_facts(view, at) {
@@ -69,8 +69,9 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
         (facts > 0, special)
     };
     let (_, special) = names(at);
-    let others: Vec<bool> =
-        siblings(view, at).filter(|other| *other != at).map(|other| names(other).0).collect();
+    let takes_part = |other: &usize| view.rule(*other).is_some_and(|rule| rule.mode != Mode::Disabled);
+    let others = siblings(view, at).filter(|other| *other != at).filter(takes_part);
+    let others: Vec<bool> = others.map(|other| names(other).0).collect();
     let borrowers = others.iter().any(|facts| !facts);
     borrowers && (special || !others.iter().any(|facts| *facts))
 }
@@ -95,12 +96,12 @@ fn contradiction(view: &View<'_>, at: usize) -> Option<Death> {
     if !view.premises(at)?.are_contradictory() {
         return None;
     }
-    let alone = super::logic::Premises::of(view.claim(at), &view.policy().lists);
+    let alone = super::logic::Premises::of(view.claim(at), view.lists());
     Some(if alone.are_contradictory() { Death::Contradiction } else { Death::AgainstParents })
 }
 
 /// `C` stops and stands before `R`; it applies wherever `R` would, at the one stage at which `R` could do anything.
-fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) -> Option<Death> {
+fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
     if view.first_stage(at) != Some(rule.stage) {
         return None;
     }
@@ -114,7 +115,7 @@ fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) -> 
 }
 
 /// `C` stands before `R` in the same `match: first` list, both run at its stage, and `C` applies wherever `R` would.
-fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) -> Option<Death> {
+fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
     let parent = view.rule(rule.parent?.0 as usize)?;
     let RuleBody::Group(Group { order: ChildOrder::First(stage), .. }) = &parent.body else { return None };
     let premises = view.premises(at)?;
@@ -122,24 +123,23 @@ fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) 
     let taken = |other: &usize| {
         let Some(cause) = view.rule(*other) else { return false };
         let judges = gated || !cause.content_only;
-        let together = cause.stage == *stage && rule.stage == *stage && view.is_live(*other);
+        let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
+        let together = together && view.is_steady(*other) && view.is_steady(at);
         together && judges && budget.take() && view.claim(*other).is_none_or(|claim| premises.entail(claim))
     };
     siblings(view, at).take_while(|other| *other < at).find(taken).map(Death::BehindSibling)
 }
 
 /// `C` hits wherever `R` would decide, and not later: what is filtered stays so.
-fn filtered(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) -> Option<Death> {
+fn filtered(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
     if view.is_chosen(at) || !view.is_leaf(at) || !has_no_say_about(rule) {
         return None;
     }
     let first = view.first_stage(at)?;
-    let filters = view.policy().rules.iter().enumerate().filter(|(other, cause)| {
+    let rules = view.causes(at, budget).into_iter().filter_map(|other| Some((other, view.rule(other)?)));
+    let filters = rules.filter(|(other, cause)| {
         let RuleBody::Filter(filter) = &cause.body else { return false };
-        *other != at
-            && view.is_live(*other)
-            && is_in_time(*other, cause, at, rule, first)
-            && logs_as(rule, filter.log)
+        *other != at && is_in_time(*other, cause, at, rule, first) && logs_as(rule, filter.log)
     });
     let mut hits = filters.filter(|(other, _)| {
         budget.take() && !view.is_nested(*other, at) && view.is_met(*other, at) && view.follows(*other, at)
@@ -176,16 +176,18 @@ fn is_in_time(cause_at: usize, cause: &Rule, at: usize, rule: &Rule, first: Poli
 
 /// The group `C` stands behind `R` and applies at the same stage wherever `R` does; it assigns every option that `R`
 /// does, and nothing stops between them.
-fn overwritten(view: &View<'_>, at: usize, rule: &Rule, budget: &mut Budget) -> Option<Death> {
+fn overwritten(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
     let RuleBody::Group(group) = &rule.body else { return None };
     if group.stop || group.assign.is_empty() || !view.is_leaf(at) || view.is_chosen(at) {
         return None;
     }
-    let later = view.policy().rules.iter().enumerate().skip(at + 1).filter(|(other, cause)| {
+    let rules = view.causes(at, budget).into_iter().filter(|other| *other > at);
+    let rules = rules.filter_map(|other| Some((other, view.rule(other)?)));
+    let later = rules.filter(|(_, cause)| {
         let RuleBody::Group(last) = &cause.body else { return false };
         let assigns = |slot| last.assign.iter().any(|assignment| assignment.slot == slot);
         let again = group.assign.iter().all(|assignment| assigns(assignment.slot));
-        again && cause.stage == rule.stage && view.is_live(*other)
+        again && cause.stage == rule.stage
     });
     let mut again = later
         .filter(|(other, _)| budget.take() && applies_behind(view, *other, at) && view.follows(*other, at));

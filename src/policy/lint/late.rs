@@ -5,7 +5,7 @@ use crate::policy::rule::{PolicyStage, Rule, RuleBody};
 use crate::vocab::disposition::Disposition;
 
 use super::Budget;
-use super::view::View;
+use super::view::{Knowledge, View};
 
 /// What has refused everything that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,12 @@ pub(super) struct Refusing {
 }
 
 /// What has refused everything that a rule allows, if that can be proved.
-pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &mut Budget) -> Option<Refusing> {
+pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &Budget) -> Option<Refusing> {
     let rule =
         view.rule(at).filter(|rule| rule.stage > PolicyStage::Request && allows(rule) == Some(true))?;
-    let default = (!base_allows(view)).then_some(Refusing { by: None, stage: PolicyStage::Request });
-    let rules = view.policy().rules.iter().enumerate().filter(|(other, cause)| {
-        cause.stage < rule.stage && view.is_live(*other) && allows(cause) == Some(false)
-    });
+    let default = refuses_by_default(view).then_some(Refusing { by: None, stage: PolicyStage::Request });
+    let rules = view.causes(at, budget).into_iter().filter_map(|other| Some((other, view.rule(other)?)));
+    let rules = rules.filter(|(_, cause)| cause.stage < rule.stage && allows(cause) == Some(false));
     let applying = rules.filter(|(other, _)| !view.is_nested(*other, at));
     let rules = applying.map(|(other, cause)| Refusing { by: Some(other), stage: cause.stage });
     let mut candidates = default.into_iter().chain(rules);
@@ -37,12 +36,13 @@ fn applies(view: &View<'_>, at: usize, refusing: Refusing) -> bool {
 }
 
 /// Whether no rule behind the refusing one at its stage allows any of it again.
-fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &mut Budget) -> bool {
+fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> bool {
     let Some(premises) = view.premises(at) else { return false };
     let behind = refusing.by.map_or(0, |by| by + 1);
     let rules = view.policy().rules.iter().enumerate().skip(behind);
     let mut allowing = rules.filter(|(other, rule)| {
-        rule.stage == refusing.stage && view.is_live(*other) && allows(rule) == Some(true)
+        let perhaps = allows(rule) == Some(true) || !view.is_sound(*other);
+        rule.stage == refusing.stage && view.is_live(*other) && perhaps
     });
     let claims = |other: usize| view.path(other).iter().filter_map(|at| view.claim(*at));
     allowing.all(|(other, _)| budget.take() && premises.and(claims(other)).are_contradictory())
@@ -55,7 +55,7 @@ fn allows(rule: &Rule) -> Option<bool> {
     Some(last.value == Value::Disposition(Disposition::Allow))
 }
 
-fn base_allows(view: &View<'_>) -> bool {
+fn refuses_by_default(view: &View<'_>) -> bool {
     let base = view.policy().options.entries.first().map(|entry| &entry.base);
-    matches!(base, Some(Value::Disposition(Disposition::Allow)))
+    view.knowledge() == Knowledge::Whole && base != Some(&Value::Disposition(Disposition::Allow))
 }

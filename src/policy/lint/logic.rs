@@ -76,6 +76,23 @@ impl<'p> Premises<'p> {
         self.atoms.iter().filter(|(_, value)| *value == Value::Yes).map(|(atom, _)| *atom)
     }
 
+    /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = Vec<String>> {
+        self.tests().filter_map(|atom| {
+            let Test::Text(test) = &atom.test else { return None };
+            let hosts = match (&atom.field, &test.kind) {
+                (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
+                    hosts.iter().map(|host| host.to_string()).collect()
+                }
+                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls)) if tells_case(test) => {
+                    urls.iter().map(|url| host_of(url)).collect::<Option<Vec<_>>>()?
+                }
+                _ => return None,
+            };
+            Some(hosts)
+        })
+    }
+
     fn add(&mut self, Claim { condition, value }: Claim<'p>) {
         match (condition, value) {
             (Condition::Always, Value::Yes) => {}
@@ -244,8 +261,7 @@ fn none_in(field: &Field, test: &TextTest, list: &List) -> bool {
 /// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
 fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
     let Test::Text(test) = &a.test else { return false };
-    let plain = test.case == Case::Distinguish && test.form == Form::Canonical;
-    if a.field != Field::Url || !plain {
+    if a.field != Field::Url || !tells_case(test) {
         return false;
     }
     match &test.kind {
@@ -303,10 +319,10 @@ fn is_of_url(field: &Field) -> bool {
         | Field::Size
         | Field::Header(_)
         | Field::Usage(_)
-        | Field::MetaRobots
-        | Field::Canonical
         | Field::Title
-        | Field::BodyPrefix => false,
+        | Field::BodyPrefix
+        | Field::MetaRobots
+        | Field::Canonical => false,
     }
 }
 
@@ -333,6 +349,15 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
     }
 }
 
+fn tells_case(test: &TextTest) -> bool {
+    test.case == Case::Distinguish && test.form == Form::Canonical
+}
+
+fn host_of(url: &str) -> Option<String> {
+    let (origin, _) = origin_and_path(url)?;
+    Some(UrlTarget::parse(origin).ok()?.host().to_owned())
+}
+
 /// `http://h/` and `/a` of `http://h/a`.
 fn origin_and_path(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + 3;
@@ -344,7 +369,7 @@ fn origin_and_path(url: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
     use crate::policy::Policy;
-    use crate::policy::compile::{self, Purpose};
+    use crate::policy::compile;
     use crate::policy::rule::RuleBody;
     use crate::policy::source::MemoryFiles;
 
@@ -355,7 +380,7 @@ mod tests {
              lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
              rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
         );
-        compile::load(&MemoryFiles::new().with("p", text), "p", Purpose::Study).unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Serve).unwrap().policy
     }
 
     fn relation(a: &str, b: &str) -> &'static str {

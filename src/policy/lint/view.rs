@@ -1,31 +1,91 @@
 //! The rules as lint looks at them: what must hold where one is met, and which is met before which.
 
+use std::collections::HashMap;
+
 use crate::policy::Policy;
+use crate::policy::list::List;
 use crate::policy::rule::{ChildOrder, Guard, Mode, PolicyStage, Rule, RuleBody, Sense};
 
+use crate::vocab::problems::Problems;
+
+use super::Budget;
 use super::logic::{Claim, Premises, Value};
 
 /// A policy, laid out for questions about its rules. Rules are named by their place.
 pub(super) struct View<'p> {
     policy: &'p Policy,
+    /// Its lists; none where they may be wrong.
+    lists: &'p [List],
+    knowledge: Knowledge,
+    /// For each rule whether it takes part and it, and those around it, are as their author wrote them.
+    sound: Vec<bool>,
     /// For each rule the groups around it, from outside, and itself.
     paths: Vec<Vec<usize>>,
     /// For each rule what holds where it applies or hits.
     premises: Vec<Premises<'p>>,
     /// The live groups that stop, in document order.
     stops: Vec<usize>,
+    index: Index,
+}
+
+/// What of a policy is as its author wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// All of it.
+    Whole,
+    /// Rules without errors.
+    OfRules,
+}
+
+/// The live rules by the hosts that they name.
+#[derive(Default)]
+struct Index {
+    of_any_host: Vec<usize>,
+    /// Those that name a few hosts, under each of them.
+    by_host: HashMap<String, Vec<usize>>,
+}
+
+impl Index {
+    fn add(&mut self, at: usize, premises: &Premises<'_>) {
+        match premises.hosts().next() {
+            Some(hosts) => hosts.into_iter().for_each(|host| self.by_host.entry(host).or_default().push(at)),
+            None => self.of_any_host.push(at),
+        }
+    }
 }
 
 impl<'p> View<'p> {
-    pub(super) fn of(policy: &'p Policy) -> Self {
-        let mut view = Self { policy, paths: Vec::new(), premises: Vec::new(), stops: Vec::new() };
+    pub(super) fn of(policy: &'p Policy, errors: &Problems) -> Self {
+        // Of a policy that is refused, what its lists and its options say may be what is wrong.
+        let knowledge = if errors.has_errors() { Knowledge::OfRules } else { Knowledge::Whole };
+        let lists: &'p [List] = match knowledge {
+            Knowledge::Whole => &policy.lists,
+            Knowledge::OfRules => &[],
+        };
+        let mut view = Self {
+            policy,
+            lists,
+            knowledge,
+            sound: Vec::new(),
+            paths: Vec::new(),
+            premises: Vec::new(),
+            stops: Vec::new(),
+            index: Index::default(),
+        };
         for (at, rule) in policy.rules.iter().enumerate() {
             let parent = rule.parent.map(|parent| parent.0 as usize);
             let around = parent.and_then(|parent| view.paths.get(parent)).cloned().unwrap_or_default();
             let premises = match parent.and_then(|parent| view.premises.get(parent)) {
                 Some(premises) => premises.and(claim(rule)),
-                None => Premises::of(claim(rule), &policy.lists),
+                None => Premises::of(claim(rule), lists),
             };
+            let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
+            let is_wrong = knowledge == Knowledge::OfRules && errors.has_errors_in(&rule.id);
+            let is_sound = rule.mode == Mode::Enforce && around_is_sound && !is_wrong;
+            if is_sound {
+                view.index.add(at, &premises);
+            }
+            view.sound.push(is_sound);
             view.paths.push(around.into_iter().chain([at]).collect());
             view.premises.push(premises);
             let stops = matches!(&rule.body, RuleBody::Group(group) if group.stop);
@@ -49,6 +109,19 @@ impl<'p> View<'p> {
         self.rule(at).is_some_and(|rule| rule.mode == Mode::Enforce)
     }
 
+    /// Whether a rule takes part and nothing is wrong with it or with those around it.
+    pub(super) fn is_sound(&self, at: usize) -> bool {
+        self.sound.get(at).copied().unwrap_or(false)
+    }
+
+    pub(super) fn lists(&self) -> &'p [List] {
+        self.lists
+    }
+
+    pub(super) fn knowledge(&self) -> Knowledge {
+        self.knowledge
+    }
+
     /// What holds where a rule applies or hits.
     pub(super) fn premises(&self, at: usize) -> Option<&Premises<'p>> {
         self.premises.get(at)
@@ -62,6 +135,12 @@ impl<'p> View<'p> {
     /// What a rule itself asks, to apply or to hit.
     pub(super) fn claim(&self, at: usize) -> Option<Claim<'p>> {
         self.rule(at).and_then(claim)
+    }
+
+    /// Whether a rule and those around it run at one stage whatever the response: not those that name what headers or
+    /// else documents give.
+    pub(super) fn is_steady(&self, at: usize) -> bool {
+        self.path(at).iter().all(|at| self.rule(*at).is_some_and(|rule| rule.by_headers.is_none()))
     }
 
     /// Whether a rule contains no others.
@@ -103,6 +182,9 @@ impl<'p> View<'p> {
 
     /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
     pub(super) fn follows(&self, cause: usize, rule: usize) -> bool {
+        if !self.is_sound(cause) || !self.is_steady(cause) || !self.is_steady(rule) {
+            return false;
+        }
         let Some(premises) = self.premises(rule) else { return false };
         let gated = self.is_gated(rule);
         self.beside(cause, rule).iter().all(|at| {
@@ -134,9 +216,28 @@ impl<'p> View<'p> {
         }
     }
 
-    /// Whether a live group that stops stands from one place to another, the latter aside.
-    pub(super) fn stops_between(&self, from: usize, to: usize) -> bool {
-        self.stops.iter().any(|stop| (from..to).contains(stop))
+    /// Whether what stops could keep a group from being met behind a rule: a stop between them, or around the rule.
+    pub(super) fn stops_between(&self, at: usize, cause: usize) -> bool {
+        let between = |stop: &usize| (at..cause).contains(stop) || self.path(at).contains(stop);
+        self.stops.iter().any(|stop| between(stop) && !self.path(cause).contains(stop))
+    }
+
+    /// The rules that could apply wherever a rule does, in document order: all but those of other hosts. None once
+    /// there is no time left to look at them.
+    pub(super) fn causes(&self, at: usize, budget: &Budget) -> Vec<usize> {
+        if !budget.looks_at(self.index.of_any_host.len()) {
+            return Vec::new();
+        }
+        let mut causes = self.index.of_any_host.clone();
+        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
+        for host in hosts.filter_map(|hosts| hosts.into_iter().next()) {
+            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
+            let rules = parents.chain([&*host]).filter_map(|parent| self.index.by_host.get(parent));
+            rules.for_each(|rules| causes.extend(rules));
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        causes
     }
 
     /// The live groups that stop.

@@ -22,7 +22,7 @@ pub(super) fn of(view: &View<'_>, at: usize) -> Option<String> {
             Value::Yes => Truth::Yes,
             Value::No => Truth::No,
         };
-        condition.evaluate(&facts, &view.policy().lists) == wanted
+        condition.evaluate(&facts, view.lists()) == wanted
     };
     let fits = view.path(at).iter().filter_map(|at| view.claim(*at)).all(fits);
     fits.then(|| target.as_str().to_owned())
@@ -52,7 +52,7 @@ impl Draft {
                 self.port = ranges.0.first().map(|(from, _)| *from);
             }
             Test::In(list) => {
-                let list = view.policy().lists.get(*list);
+                let list = view.lists().get(*list);
                 let item = list.and_then(|list| Some((list.kind, list.items.first()?)));
                 match item {
                     Some((ListKind::Domains | ListKind::Hosts, item)) => self.host = Some(item.to_owned()),

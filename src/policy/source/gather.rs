@@ -112,7 +112,7 @@ impl Gather<'_> {
     fn text(&mut self, relative: &str, place: &Place, problems: &mut Problems) -> Option<Arc<str>> {
         let bytes = self.bytes(relative, place, problems)?;
         let text = if list_file::is_gzip(bytes) {
-            Err(Problem::error(place, "the file is compressed, which only lists may be"))
+            Err(Box::new(Problem::error(place, "the file is compressed, which only lists may be")))
         } else {
             text(bytes, place)
         };
@@ -142,7 +142,7 @@ impl Gather<'_> {
             return None;
         }
         let bytes = self.bytes(relative, &node.place, problems)?;
-        let text = list_file::unpacked(bytes).map_err(|why| unusable(&node.place, &why));
+        let text = list_file::unpacked(bytes).map_err(|why| Box::new(unusable(&node.place, &why)));
         let text = told(text.and_then(|bytes| self::text(&bytes, &node.place)), relative, problems)?;
         let file: Arc<str> = self.path(relative).into();
         problems.read(&file, Arc::clone(&text));
@@ -168,12 +168,12 @@ fn stays_inside(path: &str) -> bool {
 }
 
 /// The text of a file's bytes, without the mark that some editors put before it.
-fn text(bytes: &[u8], place: &Place) -> Result<Arc<str>, Problem> {
+fn text(bytes: &[u8], place: &Place) -> Result<Arc<str>, Box<Problem>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map(Arc::from).map_err(|error| {
         let valid = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-        Problem::error(place, format!("line {line} is not UTF-8"))
+        Box::new(Problem::error(place, format!("line {line} is not UTF-8")))
     })
 }
 
@@ -188,6 +188,6 @@ fn unusable(place: &Place, why: &Unusable) -> Problem {
 }
 
 /// What was found, or `None` once its problem was told.
-fn told<T>(found: Result<T, Problem>, file: &str, problems: &mut Problems) -> Option<T> {
+fn told<T>(found: Result<T, Box<Problem>>, file: &str, problems: &mut Problems) -> Option<T> {
     found.map_err(|problem| problems.push(problem.found(file))).ok()
 }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::model::{Atom, Cond, Kind, Node, Response, World};
 
 /// How often each thing was generated: the test prints it and asks for a minimum.
-pub(super) type Spread = BTreeMap<String, u64>;
+pub(crate) type Spread = BTreeMap<String, u64>;
 
 pub(super) const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
 const PATHS: [&str; 9] =
@@ -59,14 +59,14 @@ const RARE: [(&str, &str); 8] = [
 const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "surt", "site", "in"];
 
 /// A generator with its own count of what it made.
-pub(super) struct Generator {
-    pub(super) rng: Rng,
-    pub(super) spread: Spread,
+pub(crate) struct Generator {
+    pub(crate) rng: Rng,
+    pub(crate) spread: Spread,
     next_id: u32,
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0 }
     }
 
@@ -82,14 +82,14 @@ impl Generator {
         self.rng.u32(0..n) == 0
     }
 
-    pub(super) fn world(&mut self) -> World {
+    pub(crate) fn world(&mut self) -> World {
         let host = *self.pick(&HOSTS);
         let port = *self.pick(&[80, 80, 8080]);
         self.world_on("http", host, port)
     }
 
     /// Facts with everything known, on a given host.
-    pub(super) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
+    pub(crate) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
         World {
             scheme: scheme.into(),
             host: host.into(),
@@ -126,7 +126,7 @@ impl Generator {
     }
 
     /// A whole policy: its document and its rules as the oracle reads them.
-    pub(super) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
+    pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
         let count = self.rng.usize(2..8);
         let rules: Vec<Node> = (0..count).map(|_| self.rule(0, 0, 2)).collect();
         let disposition = *self.pick(&["allow", "allow", "allow", "disallow", "disallow-log"]);

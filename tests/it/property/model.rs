@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 
 /// The value of a condition while facts are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tri {
+pub(crate) enum Tri {
     Yes,
     No,
     Open,
 }
 
 impl Tri {
-    pub(super) fn not(self) -> Self {
+    pub(crate) fn not(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -37,46 +37,46 @@ impl Tri {
 
 /// Response facts.
 #[derive(Clone, Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) content_type: String,
-    pub(super) size: Option<u64>,
-    pub(super) headers: BTreeMap<String, String>,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) size: Option<u64>,
+    pub(crate) headers: BTreeMap<String, String>,
 }
 
 /// The facts of one request, as far as they are known.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) scheme: String,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) path: String,
-    pub(super) query: String,
-    pub(super) method: String,
-    pub(super) crawler: String,
-    pub(super) referer: String,
-    pub(super) dest: Option<String>,
-    pub(super) depth: Option<u64>,
-    pub(super) address: Option<IpAddr>,
-    pub(super) response: Option<Response>,
+pub(crate) struct World {
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) method: String,
+    pub(crate) crawler: String,
+    pub(crate) referer: String,
+    pub(crate) dest: Option<String>,
+    pub(crate) depth: Option<u64>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) response: Option<Response>,
 }
 
 impl World {
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
         if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
-    pub(super) fn path_and_query(&self) -> String {
+    pub(crate) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
     }
 
     /// The facts as `crawlgate decide` takes them.
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
         let object = facts.as_object_mut().unwrap();
         if !self.referer.is_empty() {
@@ -105,16 +105,16 @@ impl World {
 
 /// One test of one field.
 #[derive(Clone, Debug)]
-pub(super) struct Atom {
-    pub(super) field: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) values: Vec<String>,
-    pub(super) ignore_case: bool,
+pub(crate) struct Atom {
+    pub(crate) field: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) values: Vec<String>,
+    pub(crate) ignore_case: bool,
 }
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub(super) enum Cond {
+pub(crate) enum Cond {
     Always,
     All(Vec<Cond>),
     Any(Vec<Cond>),
@@ -124,16 +124,16 @@ pub(super) enum Cond {
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) id: String,
-    pub(super) enabled: bool,
-    pub(super) stage: Option<usize>,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) enabled: bool,
+    pub(crate) stage: Option<usize>,
+    pub(crate) kind: Kind,
 }
 
 /// The kinds of rule.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Group {
         when: Option<Cond>,
         unless: bool,
@@ -150,11 +150,11 @@ pub(super) enum Kind {
 }
 
 /// The stages, by number.
-pub(super) const STAGES: [&str; 3] = ["request", "destination", "response"];
+pub(crate) const STAGES: [&str; 3] = ["request", "destination", "response"];
 
 impl Atom {
     /// The number of the stage at which the field becomes known.
-    pub(super) fn stage(&self) -> usize {
+    pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
             "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots"
@@ -163,7 +163,7 @@ impl Atom {
         }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
         match (self.kind, self.field) {
             ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
@@ -212,7 +212,7 @@ impl Atom {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         let known = match (self.kind, self.field) {
             ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
             ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
@@ -275,7 +275,7 @@ impl Atom {
 }
 
 impl Cond {
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
             Self::Always => json!({ "always": true }),
@@ -286,7 +286,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &World) -> Tri {
         match self {
             Self::Always => Tri::Yes,
             Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
@@ -296,7 +296,7 @@ impl Cond {
         }
     }
 
-    pub(super) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
         match self {
             Self::Always => {}
             Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
@@ -306,7 +306,7 @@ impl Cond {
     }
 
     /// The stage at which all its facts are known; none if it names none.
-    pub(super) fn stage(&self) -> Option<usize> {
+    pub(crate) fn stage(&self) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
         stage
@@ -314,21 +314,21 @@ impl Cond {
 }
 
 impl Node {
-    pub(super) fn cond(&self) -> Option<&Cond> {
+    pub(crate) fn cond(&self) -> Option<&Cond> {
         match &self.kind {
             Kind::Group { when, .. } => when.as_ref(),
             Kind::Filter { cond, .. } => Some(cond),
         }
     }
 
-    pub(super) fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[Node] {
         match &self.kind {
             Kind::Group { rules, .. } => rules,
             Kind::Filter { .. } => &[],
         }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    pub(crate) fn to_json(&self) -> Json {
         let mut rule = json!({ "id": self.id });
         let object = rule.as_object_mut().unwrap();
         if !self.enabled {

@@ -87,6 +87,7 @@ fn capitals(field: &Field, word: TextWord, value: &Text) -> Option<Problem> {
     let host = match (field, word) {
         (Field::Host | Field::Authority, TextWord::Regex) => return None,
         (Field::Host | Field::Authority, _) => text,
+        (Field::AuthorityPathQuery, TextWord::Exact | TextWord::Prefix) => text.split(['/', '?']).next()?,
         (Field::Url, TextWord::Surt) => text.split(')').next()?,
         (Field::Url, _) => text.split_once("://")?.1.split(['/', '?']).next()?,
         _ => return None,
@@ -217,6 +218,8 @@ mod tests {
             (Field::Url, Prefix, "http://Foo.com/", 1),
             (Field::Url, Prefix, "http://foo.com/A", 0),
             (Field::Host, Exact, "Foo.com", 1),
+            (Field::AuthorityPathQuery, Prefix, "Foo.com/a", 1),
+            (Field::AuthorityPathQuery, Prefix, "foo.com/A", 0),
             (Field::Method, Exact, "get", 1),
             (Field::Scheme, Exact, "ftp", 1),
             (Field::ContentType, Exact, "text/html; charset=utf-8", 1),

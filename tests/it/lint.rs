@@ -1,0 +1,250 @@
+//! Lint: what it claims of random policies is so, and it finds what it should.
+//!
+//! The plain evaluator is the oracle: a rule that is called dead is never a cause, and without it every decision stays.
+
+use std::collections::BTreeMap;
+
+use crawlgate::policy::Policy;
+use crawlgate::policy::cases::CaseFacts;
+use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::decide::{Cause, Decision};
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::problem::Severity;
+use serde_json::{Value as Json, json};
+
+use crate::property::generate::Generator;
+use crate::property::model::World;
+
+/// Each is compiled once more for every rule that is called dead.
+const POLICIES: u32 = 1_500;
+
+fn compiled(document: &Json) -> Compiled {
+    let files = MemoryFiles::new().with("p.yaml", document.to_string());
+    load(&files, "p.yaml", Purpose::Serve).unwrap_or_else(|problems| {
+        panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+    })
+}
+
+/// The rules that are called dead, each with the reason in a word or two.
+fn dead(compiled: &Compiled) -> Vec<(String, &'static str)> {
+    const REASONS: [(&str, &str); 6] = [
+        ("its condition cannot hold", "contradiction"),
+        ("contradicts those of the rules around it", "against parents"),
+        ("stops before it is reached", "behind a stop"),
+        ("is taken instead", "behind a sibling"),
+        ("filters all that it applies to", "filtered"),
+        ("sets all of it again", "overwritten"),
+    ];
+    let claims = compiled.problems.iter().filter(|p| p.message.starts_with("can never decide"));
+    let read = |p: &crawlgate::vocab::problem::Problem| {
+        let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
+        (p.rule.as_ref().unwrap().as_str().to_owned(), reason.unwrap_or_else(|| panic!("{p}")).1)
+    };
+    claims.map(read).collect()
+}
+
+/// The rules of a document without one of them.
+fn without(rules: &Json, id: &str) -> Json {
+    let kept = rules.as_array().unwrap().iter().filter(|rule| rule["id"] != id);
+    let nested = |rule: &Json| {
+        let mut rule = rule.clone();
+        if rule.get("rules").is_some() {
+            rule["rules"] = without(&rule["rules"], id);
+            // An empty list has no order.
+            if rule["rules"].as_array().unwrap().is_empty() {
+                rule.as_object_mut().unwrap().remove("match");
+            }
+        }
+        rule
+    };
+    Json::Array(kept.map(nested).collect())
+}
+
+/// A decision, its cause by name, and how it is answered.
+type Said = (String, Option<String>, String);
+
+fn decide(policy: &Policy, facts: &Json) -> Said {
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+    let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
+    let refusing = decision.rejects().then(|| policy.refusing(&trail, &decision));
+    (
+        format!("{:?}", Decision { cause: Cause::Default, ..decision }),
+        cause(policy, decision),
+        format!("{refusing:?}"),
+    )
+}
+
+fn cause(policy: &Policy, decision: Decision) -> Option<String> {
+    match decision.cause {
+        Cause::Rule(rule) => policy.rule_id(rule).map(str::to_owned),
+        Cause::Default => None,
+    }
+}
+
+/// The same request as far as the request, the destination and the response.
+fn prefixes(world: &World) -> [Json; 3] {
+    let asked = World { address: None, response: None, ..world.clone() };
+    let connected = World { response: None, ..world.clone() };
+    [asked.to_json(), connected.to_json(), world.to_json()]
+}
+
+/// Random rules have little to do with each other: some copy the condition of another, or stand in a list with it.
+fn related(generator: &mut Generator, rules: &mut Vec<Json>) {
+    let count = generator.rng.usize(0..4);
+    for at in 0..count {
+        let Some(model) = generator.rng.choice(rules.iter()).cloned() else { return };
+        let condition =
+            ["forbid", "require", "when", "unless"].iter().find_map(|kind| model.get(*kind)).cloned();
+        let Some(condition) = condition else { continue };
+        let narrower = json!({ "all": [condition, { "path": "/old" }] });
+        let condition = if generator.rng.bool() { condition } else { narrower };
+        let id = format!("copy{at}");
+        let place = generator.rng.usize(0..=rules.len());
+        rules.insert(
+            place,
+            match generator.rng.u8(0..6) {
+                0 => json!({ "id": id, "forbid": condition }),
+                1 => json!({ "id": id, "require": condition }),
+                2 => json!({ "id": id, "when": condition, "then": "allow" }),
+                3 => json!({ "id": id, "when": condition, "then": "disallow-log", "stop": true }),
+                4 => json!({ "id": id, "when": condition, "rules": [
+                    { "id": format!("{id}-in"), "when": { "host": "a.test" }, "then": "disallow" },
+                    { "id": format!("{id}-too"), "forbid": { "host": "b.test" } },
+                ] }),
+                _ => json!({ "id": id, "match": "first", "rules": [
+                    { "id": format!("{id}-a"), "when": condition, "then": "allow" },
+                    { "id": format!("{id}-b"), "forbid": { "all": [condition, { "method": "GET" }] } },
+                ] }),
+            },
+        );
+    }
+}
+
+#[test]
+fn what_is_called_dead_never_decides_and_is_not_missed() {
+    let mut generator = Generator::new(11);
+    let mut found: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut compared = 0;
+    for _ in 0..POLICIES {
+        let (mut document, ..) = generator.policy();
+        let mut rules = document["rules"].as_array().unwrap().clone();
+        related(&mut generator, &mut rules);
+        document["rules"] = Json::Array(rules);
+        let policy = compiled(&document);
+        for (id, reason) in dead(&policy) {
+            *found.entry(reason).or_default() += 1;
+            let mut less = document.clone();
+            less["rules"] = without(&document["rules"], &id);
+            let less = compiled(&less);
+            for facts in (0..12).flat_map(|_| prefixes(&generator.world())) {
+                let (with, without) = (decide(&policy.policy, &facts), decide(&less.policy, &facts));
+                assert_ne!(with.1.as_deref(), Some(&*id), "{reason}: {facts}\n{document:#}");
+                assert_eq!(with, without, "{reason}: {id}\n{facts}\n{document:#}");
+                compared += 1;
+            }
+        }
+    }
+    println!("{found:?}, {compared} decisions compared");
+    assert!(found.len() == 6 && found.values().all(|count| *count >= 25), "{found:?}");
+}
+
+/// What is allowed in vain is refused whenever the rule would allow it.
+#[test]
+fn what_is_allowed_in_vain_is_refused() {
+    let mut generator = Generator::new(12);
+    let (mut found, mut refused) = (0, 0);
+    for _ in 0..POLICIES {
+        let (mut document, ..) = generator.policy();
+        let mut rules = document["rules"].as_array().unwrap().clone();
+        related(&mut generator, &mut rules);
+        document["rules"] = Json::Array(rules);
+        let policy = compiled(&document);
+        let vain = policy.problems.iter().filter(|p| p.message.starts_with("allows in vain"));
+        for id in vain.map(|p| p.rule.clone().unwrap()) {
+            found += 1;
+            for facts in (0..12).map(|_| generator.world().to_json()) {
+                let (_, cause, _) = decide(&policy.policy, &facts);
+                assert_ne!(cause.as_deref(), Some(id.as_str()), "{facts}\n{document:#}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{found} rules allow in vain, {refused} decisions");
+    assert!(found >= 10, "{found}");
+}
+
+fn told(rules: &str) -> Vec<String> {
+    let text = format!(
+        "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
+         lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
+    );
+    let files = MemoryFiles::new().with("p", text);
+    let problems = load(&files, "p", Purpose::Serve).unwrap_or_else(|p| panic!("{p:?}")).problems;
+    let doubts = problems.iter().filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"));
+    doubts.map(|p| format!("{}: {}", p.rule.as_ref().unwrap().as_str(), p.message)).collect()
+}
+
+#[test]
+fn what_is_found_and_what_is_left_alone() {
+    const STOP: &str = "{ id: s, when: { domain: foo.com }, set: { politeness: { delay: 2s } }, stop: true }";
+    const FORBID: &str = "{ id: f, forbid: { domain: foo.com } }";
+    for (rules, expected) in [
+        // A filter behind a wider one, and what is not: one that logs, one of another place.
+        (format!("[{FORBID}, {{ id: x, forbid: {{ host: a.foo.com, ext: gif }} }}]"), Some("rule `f`")),
+        (format!("[{FORBID}, {{ id: x, forbid: {{ url_prefix: 'http://foo.com/old/' }} }}]"), Some("http://foo.com/old/")),
+        (format!("[{FORBID}, {{ id: x, forbid: {{ in: l }}, log: true }}]"), None),
+        (format!("[{FORBID}, {{ id: x, forbid: {{ domain: com }} }}]"), None),
+        ("[{ id: x, forbid: { host: foo.com } }, { id: f, forbid: { domain: foo.com } }]".into(), None),
+        // An exception that comes too late: filters are never undone.
+        (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, then: allow }}]"), Some("filters all")),
+        (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, set: {{ reject: gone }} }}]"), None),
+        // Behind a stop.
+        (format!("[{STOP}, {{ id: x, forbid: {{ host: a.foo.com }} }}]"), Some("stops before")),
+        (format!("[{STOP}, {{ id: x, forbid: {{ host: a.foo.com, status: 404 }} }}]"), None),
+        (format!("[{STOP}, {{ id: x, forbid: {{ host: bar.com }} }}]"), None),
+        (format!("[{{ id: x, forbid: {{ host: a.foo.com }} }}, {STOP}]"), None),
+        ("[{ id: s, then: allow, stop: true }, { id: x, forbid: { ext: gif } }]".into(), Some("stops before")),
+        // The first of several.
+        (
+            "[{ id: g, match: first, rules: [{ id: w, when: { domain: foo.com }, then: allow }, \
+              { id: x, forbid: { host: a.foo.com } }] }]"
+                .into(),
+            Some("is taken instead"),
+        ),
+        // Assigned again.
+        (
+            "[{ id: x, when: { host: a.foo.com }, then: disallow }, { id: w, when: { domain: foo.com }, then: allow }]"
+                .into(),
+            Some("sets all of it again"),
+        ),
+        (
+            "[{ id: w, when: { domain: foo.com }, then: allow }, { id: x, when: { host: a.foo.com }, then: disallow }]"
+                .into(),
+            None,
+        ),
+        // Conditions that cannot hold.
+        ("[{ id: x, forbid: { not: { always: true } } }]".into(), Some("cannot hold")),
+        ("[{ id: x, require: { always: true } }]".into(), Some("cannot hold")),
+        ("[{ id: x, forbid: { all: [{ host: a.com }, { domain: b.com }] } }]".into(), Some("cannot hold")),
+        ("[{ id: x, forbid: { path: /a, not: { path: / } } }]".into(), Some("cannot hold")),
+        ("[{ id: x, forbid: { all: [{ param.a: 1 }, { param.a: 2 }] } }]".into(), None),
+        (
+            "[{ id: g, when: { domain: foo.com }, rules: [{ id: x, forbid: { host: bar.com } }] }]".into(),
+            Some("around it"),
+        ),
+        (
+            "[{ id: g, unless: { domain: foo.com }, rules: [{ id: x, forbid: { host: a.foo.com } }] }]".into(),
+            Some("around it"),
+        ),
+        // Rules that do not take part neither are dead nor kill.
+        (format!("[{{ id: f, enabled: false, forbid: {{ domain: foo.com }} }}, {FORBID}]").replacen("id: f", "id: g", 1), None),
+    ] {
+        let told = told(&rules);
+        match expected {
+            None => assert_eq!(told, [""; 0], "{rules}"),
+            Some(text) => {
+                assert!(told.len() == 1 && told[0].starts_with("x: ") && told[0].contains(text), "{rules}: {told:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Lists from files: every kind, written and packed, looked up as policy.md says.
+
+use std::io::Write as _;
+
+use crawlgate::policy::cases::CaseFacts;
+use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::source::MemoryFiles;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::json;
+
+/// A list of each kind, the condition that asks it, and URLs that are in it and that are not.
+const KINDS: &[(&str, &str, &str, &[&str], &[&str])] = &[
+    (
+        "domains",
+        "{ in: l }",
+        "# ours\nExample.com.\n\n  bücher.example # shop\n",
+        &["http://example.com/", "http://a.example.com/", "http://www.xn--bcher-kva.example/"],
+        &["http://notexample.com/", "http://com/", "http://example.com.evil/"],
+    ),
+    ("hosts", "{ in: l }", "example.com\n", &["http://example.com/x"], &["http://a.example.com/"]),
+    (
+        "urls",
+        "{ in: l }",
+        "http://h\nhttp://h/a b\n",
+        &["http://h/", "http://h/a%20b"],
+        &["http://h/a", "http://h/?x"],
+    ),
+    (
+        "url_prefixes",
+        "{ in: l }",
+        "http://h/a/\nhttp://h/a/b/\nhttps://H:443/\n",
+        &["http://h/a/", "http://h/a/b/c", "https://h/x"],
+        &["http://h/a", "http://h/"],
+    ),
+    (
+        "surts",
+        "{ in: l }",
+        "com,example,\nhttp://(org,example,)/a\n",
+        &["http://www.example.com/", "http://example.org/ab"],
+        &["http://example.org/", "http://examples.com/"],
+    ),
+    ("values", "{ path: { in: l } }", "/a\n/b#c\n", &["http://h/a"], &["http://h/a/", "http://h/b"]),
+    ("values", "{ host: { in: l } }", "H.Example\n", &["http://h.example/"], &["http://example/"]),
+    ("values", "{ port: { in: l } }", "8080\n", &["http://h:8080/"], &["http://h/"]),
+];
+
+fn packed(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn every_kind_is_read_from_files_written_and_packed() {
+    for (kind, condition, list, inside, outside) in KINDS {
+        for bytes in [list.as_bytes().to_vec(), packed(list)] {
+            let text = format!(
+                "policy: 1\nname: l\noptions: {{ disposition: allow }}\n\
+                 lists: {{ l: {{ kind: {kind}, file: lists/l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
+            );
+            let files = MemoryFiles::new().with("p/p.yaml", text).with("p/lists/l", bytes);
+            let compiled = load(&files, "p/p.yaml", Purpose::Serve).unwrap();
+            let refuses = |url: &str| {
+                let facts = CaseFacts::of_url(url).unwrap();
+                compiled.policy.decide(&facts.facts()).1.rejects()
+            };
+            inside.iter().for_each(|url| assert!(refuses(url), "{kind}: {url}"));
+            outside.iter().for_each(|url| assert!(!refuses(url), "{kind}: {url}"));
+        }
+    }
+}
+
+#[test]
+fn addresses_are_read_from_files_too() {
+    let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
+                lists: { l: { kind: addresses, file: l } }\nrules: [{ id: r, forbid: { in: l } }]\n";
+    let list = packed("10.0.0.0/8\n2001:db8::/32 # documentation\n192.0.2.1\n");
+    let files = MemoryFiles::new().with("p.yaml", text).with("l", list);
+    let policy = load(&files, "p.yaml", Purpose::Serve).unwrap().policy;
+    for (address, expected) in [
+        ("10.1.2.3", true),
+        ("2001:db8::1", true),
+        ("192.0.2.1", true),
+        ("192.0.2.2", false),
+        ("11.0.0.1", false),
+    ] {
+        let facts = json!({ "url": "http://h/", "address": address });
+        let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+        assert_eq!(facts.with_facts(|facts| policy.decide(facts).1.rejects()), expected, "{address}");
+    }
+}
+
+/// The place of a wrong item is worked out from the text, packed or not.
+#[test]
+fn wrong_items_have_their_lines() {
+    let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
+                lists: { l: { kind: hosts, file: l.gz } }\nrules: [{ id: r, forbid: { in: l } }]\n";
+    let files =
+        MemoryFiles::new().with("p.yaml", text).with("l.gz", packed("a.example\n\n  http://b/ # x\n"));
+    let problems = load(&files, "p.yaml", Purpose::Serve).unwrap_err();
+    assert_eq!(problems.len(), 1);
+    let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
+    assert!(problems[0].rendered().starts_with(expected), "{}", problems[0].rendered());
+}
+
+/// A policy may be many things, but not packed.
+#[test]
+fn a_policy_is_not_packed() {
+    let files = MemoryFiles::new().with("p.yaml", packed("policy: 1\n"));
+    let problems = load(&files, "p.yaml", Purpose::Serve).unwrap_err();
+    assert!(problems[0].message.contains("which only lists may be"), "{}", problems[0]);
+}
