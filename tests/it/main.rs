@@ -22,6 +22,7 @@ mod document;
 mod drain;
 mod effects;
 mod examples;
+mod fuzz;
 mod head;
 mod identify;
 mod layers;
