@@ -106,7 +106,7 @@ fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Opti
         return None;
     }
     let stops = view.stops().iter().copied();
-    let before = stops.take_while(|stop| *stop < at).filter(|stop| {
+    let before = stops.take_while(|stop| *stop < at && budget.looks_at(1)).filter(|stop| {
         let same_stage = view.rule(*stop).is_some_and(|stop| stop.stage == rule.stage);
         same_stage && !view.is_nested(*stop, at)
     });
@@ -127,7 +127,10 @@ fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> O
         let together = together && view.is_steady(*other) && view.is_steady(at);
         together && judges && budget.take() && view.claim(*other).is_none_or(|claim| premises.entail(claim))
     };
-    siblings(view, at).take_while(|other| *other < at).find(taken).map(Death::BehindSibling)
+    siblings(view, at)
+        .take_while(|other| *other < at && budget.looks_at(1))
+        .find(taken)
+        .map(Death::BehindSibling)
 }
 
 /// `C` hits wherever `R` would decide, and not later: what is filtered stays so.

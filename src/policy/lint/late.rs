@@ -39,6 +39,9 @@ fn applies(view: &View<'_>, at: usize, refusing: Refusing) -> bool {
 fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> bool {
     let Some(premises) = view.premises(at) else { return false };
     let behind = refusing.by.map_or(0, |by| by + 1);
+    if !budget.looks_at(view.policy().rules.len()) {
+        return false;
+    }
     let rules = view.policy().rules.iter().enumerate().skip(behind);
     let mut allowing = rules.filter(|(other, rule)| {
         let perhaps = allows(rule) == Some(true) || !view.is_sound(*other);

@@ -218,23 +218,27 @@ impl<'p> View<'p> {
 
     /// Whether what stops could keep a group from being met behind a rule: a stop between them, or around the rule.
     pub(super) fn stops_between(&self, at: usize, cause: usize) -> bool {
-        let between = |stop: &usize| (at..cause).contains(stop) || self.path(at).contains(stop);
-        self.stops.iter().any(|stop| between(stop) && !self.path(cause).contains(stop))
+        let counts = |stop: &&usize| !self.path(cause).contains(stop);
+        let first = self.stops.partition_point(|stop| *stop < at);
+        let mut between = self.stops.iter().skip(first).take_while(|stop| **stop < cause);
+        let around = self.path(at).iter().filter(|around| self.stops.binary_search(around).is_ok());
+        between.any(|stop| counts(&stop)) || around.into_iter().any(|stop| counts(&stop))
     }
 
     /// The rules that could apply wherever a rule does, in document order: all but those of other hosts. None once
     /// there is no time left to look at them.
     pub(super) fn causes(&self, at: usize, budget: &Budget) -> Vec<usize> {
-        if !budget.looks_at(self.index.of_any_host.len()) {
+        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
+        let hosts: Vec<String> = hosts.filter_map(|hosts| hosts.into_iter().next()).collect();
+        let lists = hosts.iter().flat_map(|host| {
+            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
+            parents.chain([&**host]).filter_map(|parent| self.index.by_host.get(parent))
+        });
+        let lists: Vec<&Vec<usize>> = lists.chain([&self.index.of_any_host]).collect();
+        if !budget.looks_at(lists.iter().map(|list| list.len()).sum()) {
             return Vec::new();
         }
-        let mut causes = self.index.of_any_host.clone();
-        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
-        for host in hosts.filter_map(|hosts| hosts.into_iter().next()) {
-            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
-            let rules = parents.chain([&*host]).filter_map(|parent| self.index.by_host.get(parent));
-            rules.for_each(|rules| causes.extend(rules));
-        }
+        let mut causes: Vec<usize> = lists.into_iter().flatten().copied().collect();
         causes.sort_unstable();
         causes.dedup();
         causes
