@@ -7,6 +7,7 @@ pub mod api;
 pub mod guard;
 pub mod health;
 mod page;
+mod shadow;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -103,6 +104,7 @@ impl Admin {
             (Route::Health, Takes::This) => page(StatusCode::OK, PLAIN, "ok\n".into()),
             (Route::Ready, Takes::This) => health::answer(&self.readiness),
             (Route::Policy, Takes::This) => self.policy.show(),
+            (Route::Shadow, Takes::This) => self.policy.show_shadow(),
             (Route::Authorities, Takes::This) => self.show_authorities(),
         }
     }
@@ -125,6 +127,7 @@ enum Route {
     Health,
     Ready,
     Policy,
+    Shadow,
     Reload,
     Authorities,
 }
@@ -144,6 +147,7 @@ impl Route {
             "/readyz" => Some(Self::Ready),
             "/ca.pem" => Some(Self::Authorities),
             "/api/v1/policy" => Some(Self::Policy),
+            "/api/v1/shadow" => Some(Self::Shadow),
             "/api/v1/reload" => Some(Self::Reload),
             _ => None,
         }
@@ -153,10 +157,12 @@ impl Route {
         match self {
             Self::Reload if *method == Method::POST => Takes::This,
             Self::Reload => Takes::Only("POST"),
-            Self::Metrics | Self::Health | Self::Ready | Self::Policy | Self::Authorities => match *method {
-                Method::GET | Method::HEAD => Takes::This,
-                _ => Takes::Only("GET, HEAD"),
-            },
+            Self::Metrics | Self::Health | Self::Ready | Self::Policy | Self::Shadow | Self::Authorities => {
+                match *method {
+                    Method::GET | Method::HEAD => Takes::This,
+                    _ => Takes::Only("GET, HEAD"),
+                }
+            }
         }
     }
 }

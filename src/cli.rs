@@ -3,6 +3,7 @@
 //! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
 //! says with its [`Exit`] what a script needs to know.
 
+mod admin;
 pub mod args;
 pub mod authority;
 mod bundle;
@@ -23,7 +24,9 @@ mod password;
 pub mod reload;
 pub mod robots;
 mod run;
+mod schema;
 pub mod serve;
+mod shadow;
 mod systemd;
 pub mod target;
 mod telling;
@@ -57,7 +60,9 @@ fn dispatch(command: Command) -> Exit {
         Command::Target(args) => show_targets(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Password => password::run(),
+        Command::Shadow(args) => shadow::run(&args),
     }
 }
 

@@ -43,7 +43,7 @@ impl PolicyApi {
     }
 
     /// `POST /api/v1/reload`: 200 with the result, `loaded` (with the revision before and any warnings) or
-    /// `unchanged`, or 422 with the problems.
+    /// `unchanged`, or 422 with the problems. `shadow` is the same for the shadow policy, if there is one.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
         let Some(attempt) = self.reloads.reload(Trigger::Api).await else {
             return problem(StatusCode::SERVICE_UNAVAILABLE, "the proxy is shutting down");
@@ -54,6 +54,15 @@ impl PolicyApi {
             "policy": snapshot.policy.name(),
             "revision": snapshot.policy.revision(),
         });
+        if let (Some(outcome), Some(shadow)) = (&attempt.shadow, &snapshot.shadow) {
+            let shadow = json!({
+                "result": result(outcome),
+                "policy": shadow.policy.name(),
+                "revision": shadow.policy.revision(),
+                "problems": listed(outcome.problems()),
+            });
+            page::extend(&mut document, &json!({ "shadow": shadow }));
+        }
         let status = match &attempt.outcome {
             Outcome::Loaded { before, warnings } => {
                 page::extend(&mut document, &json!({ "before": before, "problems": listed(warnings) }));
@@ -100,7 +109,7 @@ fn last_reload(attempt: &Attempt) -> Json {
     })
 }
 
-fn result(outcome: &Outcome) -> &'static str {
+pub(super) fn result(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Loaded { .. } => "loaded",
         Outcome::Unchanged | Outcome::NothingToRead => "unchanged",
@@ -108,6 +117,6 @@ fn result(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn listed(problems: &[Problem]) -> Vec<Json> {
+pub(super) fn listed(problems: &[Problem]) -> Vec<Json> {
     problems.iter().map(Problem::to_json).collect()
 }

@@ -63,10 +63,30 @@ pub enum Command {
     /// Print the variables that send a shell's clients through the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
+    /// Show what rules and policies in shadow would change in a running proxy
+    #[command(after_help = SHADOW_HELP)]
+    Shadow(ShadowArgs),
+    /// Print the JSON Schema of policies or configurations, for editors
+    #[command(after_help = SCHEMA_HELP)]
+    Schema(SchemaArgs),
     /// Make the hash of a password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
 }
+
+const SHADOW_HELP: &str = "\
+Example:
+  crawlgate shadow
+  crawlgate shadow --admin 127.0.0.1:3129 --format json
+
+For each rule with `mode: shadow`, and for the policy of `policy.shadow`: how many requests it would refuse that were
+admitted, how many it would admit that were refused, why, and the latest of them. Counted since the policies of now are
+in force; nothing of it has changed an answer.
+
+The proxy is asked at `admin.listen`, with the token of `admin.token_file`. Requests that robots.txt, an address's range
+or the host's turn refused are not counted, and what those would say under other options is not asked.
+
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be asked.";
 
 const PASSWORD_HELP: &str = "\
 Example:
@@ -75,6 +95,19 @@ Example:
 
 Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user, password_hash}}]`. Put it in quotes, as
 it is. Of standard input the first line is read. Hashes that `htpasswd -B` makes ($2y$...) can stand there too.";
+
+const SCHEMA_HELP: &str = "\
+Example:
+  crawlgate schema policy > policy.schema.json
+
+A policy whose first line is
+
+  # yaml-language-server: $schema=policy.schema.json
+
+is completed, explained and checked by editors that use the YAML language server (VS Code, Neovim, Helix, Emacs and
+others). The path is relative to the policy. What a schema cannot say is for `crawlgate check`.
+
+Exit codes: 0 printed, 2 wrong usage.";
 
 const CA_HELP: &str = "\
 Example:
@@ -122,8 +155,11 @@ Example:
   crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
   crawlgate explain http://a.example/film --content-type video/mp4
 
-A stage runs if it has facts: --address for the destination stage; --status, --content-type, --size or --header for
-the response stage.
+A stage runs if it has facts: --address for the destination stage; --status, --content-type, --size, --header or --usage
+for the response stage; --title, --body-prefix, --meta-robots or --canonical for the document stage.
+
+Each rule is shown with what became of it and the values that decided; options with the rule that set them last; then the
+decision, and the answer as the proxy would send it. The text has the width of $COLUMNS or of the terminal.
 
 Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL, configuration or policy.";
 
@@ -132,8 +168,8 @@ Example:
   printf '%s\\n' http://a.example/ '{\"url\": \"http://a.example/f\", \"content_type\": \"video/mp4\"}' |
     crawlgate decide --policy config/policy.yaml
 
-A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel, address, status,
-content_type, size, headers.
+A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel, address, known, status,
+content_type, size, headers, usage, title, body_prefix, meta_robots, canonical.
 
 Exit codes: 0 every line was judged, 1 a line could not be read, 2 wrong usage or policy.";
 
@@ -265,6 +301,21 @@ pub struct ExplainArgs {
     /// A header of the response; may be repeated
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
     pub headers: Vec<(String, String)>,
+    /// The title of the document
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The first bytes of the document
+    #[arg(long, value_name = "TEXT")]
+    pub body_prefix: Option<String>,
+    /// The directives of the document's <meta name="robots">
+    #[arg(long, value_name = "TEXT")]
+    pub meta_robots: Option<String>,
+    /// The target of the document's <link rel="canonical">
+    #[arg(long, value_name = "URL")]
+    pub canonical: Option<String>,
+    /// What the site says of a use: allow, deny or unset; may be repeated
+    #[arg(long, value_name = "NAME=WORD", value_parser = usage)]
+    pub usage: Vec<(String, String)>,
     /// The address that would be dialled
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
@@ -274,6 +325,12 @@ pub struct ExplainArgs {
     /// The Referer
     #[arg(long, value_name = "URL")]
     pub referer: Option<String>,
+    /// What the answer is wanted for: navigation or embed
+    #[arg(long, value_name = "WORD")]
+    pub dest: Option<String>,
+    /// The URL is in the ledger: it was fetched before
+    #[arg(long)]
+    pub known: bool,
     /// Judge a tunnel to the URL's host and port, which hides the rest
     #[arg(long)]
     pub tunnel: bool,
@@ -325,6 +382,23 @@ pub struct TestArgs {
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: TestFormat,
+}
+
+/// Arguments of `schema`.
+#[derive(Args, Debug)]
+pub struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, value_name = "WHAT")]
+    pub of: SchemaOf,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// Policies, parts of them, and case files.
+    Policy,
+    /// Configurations.
+    Config,
 }
 
 /// Arguments of `diff`.
@@ -468,6 +542,20 @@ pub enum Shell {
     Powershell,
 }
 
+/// Arguments of `shadow`.
+#[derive(Args, Debug)]
+pub struct ShadowArgs {
+    /// The configuration; else the one that `run` would use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the admin API is, in place of the configuration's
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// The form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
 /// Arguments of `target`.
 #[derive(Args, Debug)]
 pub struct TargetArgs {
@@ -482,6 +570,11 @@ pub struct TargetArgs {
 fn profile(word: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.map(Profile::as_str).join(", ");
     Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
+}
+
+fn usage(text: &str) -> Result<(String, String), String> {
+    let (name, word) = text.split_once('=').ok_or("write NAME=WORD, such as train-ai=deny")?;
+    Ok((name.trim().to_owned(), word.trim().to_owned()))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -102,7 +102,7 @@ struct Checked {
 }
 
 impl Report {
-    /// A configuration, and the policy that it names.
+    /// A configuration, and the policies that it names.
     fn configuration(&mut self, path: Option<PathBuf>) {
         let overrides = Overrides { config: path.clone(), ..Overrides::default() };
         let loaded = match load::load(&overrides, &Surroundings::of_process()) {
@@ -126,6 +126,11 @@ impl Report {
             .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
+        if let Some(shadow) = &loaded.settings.policy.shadow {
+            let shadow = PolicyOrigin::Path(shadow.clone());
+            self.policy(&shadow);
+            self.policies.iter_mut().filter(|checked| checked.origin == shadow).for_each(|c| c.named = true);
+        }
         let Some(checked) = self.policies.iter_mut().find(|checked| checked.origin == *origin) else {
             return;
         };

@@ -69,6 +69,7 @@ fn facts(args: &ExplainArgs) -> Map<String, Json> {
             values.push(json!(value));
         }
     }
+    let usage = args.usage.iter().map(|(name, word)| (name.clone(), json!(word))).collect();
     let facts = [
         ("url", json!(args.url)),
         ("tunnel", json!(args.tunnel)),
@@ -80,7 +81,18 @@ fn facts(args: &ExplainArgs) -> Map<String, Json> {
         ("status", json!(args.status)),
         ("content_type", json!(args.content_type)),
         ("size", json!(args.size)),
-        ("headers", if headers.is_empty() { Json::Null } else { headers.into() }),
+        ("headers", unless_empty(headers)),
+        ("usage", unless_empty(usage)),
+        ("title", json!(args.title)),
+        ("body_prefix", json!(args.body_prefix)),
+        ("meta_robots", json!(args.meta_robots)),
+        ("canonical", json!(args.canonical)),
+        ("dest", json!(args.dest)),
+        ("known", json!(args.known)),
     ];
     facts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+}
+
+fn unless_empty(object: Map<String, Json>) -> Json {
+    if object.is_empty() { Json::Null } else { object.into() }
 }

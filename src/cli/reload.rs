@@ -10,7 +10,8 @@ use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, PolicySettings, Settings};
 use crate::config::watch::{Footprint, Watch};
 use crate::gate::crawlers::Registration;
-use crate::gate::reload::{Outcome, Reloads, Trigger};
+use crate::gate::reload::{Made, Outcome, Reloads, Trigger};
+use crate::gate::shadow::ShadowPolicy;
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::metrics::Metrics;
 use crate::metrics::labels::RuleMode;
@@ -20,6 +21,7 @@ use crate::policy::compile::Compiled;
 use crate::policy::rule::Mode;
 use crate::proxy::drain::DrainWatch;
 use crate::vocab::problem::{Place, Problem};
+use crate::vocab::rule_id::RuleId;
 
 use super::out::tell;
 
@@ -27,19 +29,30 @@ use super::out::tell;
 /// two of these.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A policy to run under, and the files that it was read from.
+/// A policy to run under, the files that it was read from, and what stands in its shadow.
 #[derive(Debug)]
 pub struct Opened {
     /// The policy.
     pub policy: Policy,
     /// Its files; none to be watched by default.
     pub footprint: Footprint,
+    /// The policy that is judged beside it.
+    pub shadow: Option<Beside>,
+}
+
+/// A policy that is judged beside the one in force, and its files.
+#[derive(Debug)]
+pub struct Beside {
+    /// The policy.
+    pub policy: Policy,
+    /// Its files.
+    pub footprint: Footprint,
 }
 
 impl From<Policy> for Opened {
     /// A policy that no file stands behind.
     fn from(policy: Policy) -> Self {
-        Self { policy, footprint: Footprint::default() }
+        Self { policy, footprint: Footprint::default(), shadow: None }
     }
 }
 
@@ -54,14 +67,30 @@ pub(super) struct Reloading {
     crawlers: Vec<Registration>,
     /// Locked while the disk is asked, so only apart from the threads that serve.
     watch: Mutex<Watch>,
+    shadow_watch: Mutex<Watch>,
 }
+
+/// What was read: problems, or a policy whose cases pass.
+type Read = Result<Compiled, Vec<Problem>>;
+type InShadow = Option<Arc<ShadowPolicy<Arc<PolicyMetrics>>>>;
 
 impl Reloading {
     /// Puts the first policy in force.
     pub(super) fn new(settings: &Settings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
-        let in_force = Arc::new(InForce::new(snapshot(opened.policy, &metrics, &clock)));
-        let (crawlers, watch) = (settings.crawlers.clone(), Mutex::new(Watch::new(opened.footprint)));
-        Self { settings: settings.policy.clone(), in_force, metrics, clock, crawlers, watch }
+        let (shadow, shadow_footprint) =
+            opened.shadow.map(|beside| (beside.policy, beside.footprint)).unzip();
+        let live = Live::load(opened.policy, &metrics, &clock);
+        let shadow = shadow.map(|policy| in_shadow(Arc::new(policy), &metrics));
+        let in_force = Arc::new(InForce::new(live.in_front_of(shadow)));
+        Self {
+            settings: settings.policy.clone(),
+            in_force,
+            metrics,
+            clock,
+            crawlers: settings.crawlers.clone(),
+            watch: Mutex::new(Watch::new(opened.footprint)),
+            shadow_watch: Mutex::new(Watch::new(shadow_footprint.unwrap_or_default())),
+        }
     }
 
     /// The policy in force.
@@ -79,45 +108,93 @@ impl Reloading {
     }
 
     /// One attempt. Reading and compiling are done apart from the threads that serve.
-    pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Outcome {
-        let outcome = match &self.settings.origin {
-            PolicyOrigin::BuiltIn => Outcome::NothingToRead,
-            PolicyOrigin::Path(path) => {
-                let this = Arc::clone(&self);
-                let read = tokio::task::spawn_blocking(move || this.read()).await;
-                self.accept(read.unwrap_or_else(|_| Err(vec![panicked(path)])))
-            }
-        };
-        self.say(trigger, &outcome);
-        self.count(&outcome);
-        outcome
+    pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Made {
+        let this = Arc::clone(&self);
+        let read = tokio::task::spawn_blocking(move || (this.read(), this.read_shadow())).await;
+        let (live, shadow) = read.unwrap_or_else(|_| self.broken_down());
+        let made = self.accept(live, shadow);
+        self.say(trigger, &made.live);
+        self.say_shadow(trigger, made.shadow.as_ref());
+        self.count(&made.live);
+        made
     }
 
-    /// Blocks.
-    fn read(&self) -> Result<Compiled, Vec<Problem>> {
-        let (mut read, footprint) = policy::accept_noting(&self.settings.origin);
-        self.watched().was_read(footprint);
+    /// Blocks. `None` if no file stands behind the policy.
+    fn read(&self) -> Option<Read> {
+        match &self.settings.origin {
+            PolicyOrigin::BuiltIn => None,
+            origin @ PolicyOrigin::Path(_) => Some(self.read_at(origin, &self.watch)),
+        }
+    }
+
+    /// Blocks. `None` if there is no shadow policy.
+    fn read_shadow(&self) -> Option<Read> {
+        let path = self.settings.shadow.as_ref()?;
+        Some(self.read_at(&PolicyOrigin::Path(path.clone()), &self.shadow_watch))
+    }
+
+    fn read_at(&self, origin: &PolicyOrigin, watch: &Mutex<Watch>) -> Read {
+        let (mut read, footprint) = policy::accept_noting(origin);
+        locked(watch).was_read(footprint);
         if let Ok(compiled) = &mut read {
             compiled.problems.extend(policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
         }
         read
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is said if reading did not come to an end.
+    fn broken_down(&self) -> (Option<Read>, Option<Read>) {
+        let live = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => None,
+            PolicyOrigin::Path(path) => Some(Err(vec![panicked(path)])),
+        };
+        (live, self.settings.shadow.as_ref().map(|path| Err(vec![panicked(path)])))
     }
 
-    fn accept(&self, read: Result<Compiled, Vec<Problem>>) -> Outcome {
-        let compiled = match read {
-            Ok(compiled) => compiled,
-            Err(problems) => return Outcome::Refused(problems),
-        };
+    /// Puts in force what is new. A mistake in one of the two policies does not keep the other from being loaded.
+    fn accept(&self, live: Option<Read>, shadow: Option<Read>) -> Made {
         let before = self.in_force.load();
-        if before.policy.revision() == compiled.policy.revision() {
-            return Outcome::Unchanged;
+        let (live, outcome) = self.accept_live(live, &before);
+        let old = &before.shadow;
+        let (shadow, of_shadow) = match shadow {
+            None => (None, None),
+            Some(Err(problems)) => (old.clone(), Some(Outcome::Refused(problems))),
+            Some(Ok(compiled)) => {
+                let outcome = loaded(old.as_ref().map(|old| old.policy.revision()), &compiled);
+                let stays = matches!(outcome, Outcome::Unchanged) && live.is_none();
+                let new = || Some(in_shadow(Arc::new(compiled.policy), &self.metrics));
+                (if stays { old.clone() } else { new() }, Some(outcome))
+            }
+        };
+        let same_shadow = match (old, &shadow) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if live.is_some() || !same_shadow {
+            let live = live.unwrap_or_else(|| Live::of(&before));
+            self.in_force.replace(live.in_front_of(shadow));
         }
-        self.in_force.replace(snapshot(compiled.policy, &self.metrics, &self.clock));
-        Outcome::Loaded { before: before.policy.revision().to_owned(), warnings: compiled.problems }
+        Made { live: outcome, shadow: of_shadow }
+    }
+
+    /// What takes force, if anything does.
+    fn accept_live(
+        &self,
+        read: Option<Read>,
+        before: &Snapshot<Arc<PolicyMetrics>>,
+    ) -> (Option<Live>, Outcome) {
+        let compiled = match read {
+            None => return (None, Outcome::NothingToRead),
+            Some(Err(problems)) => return (None, Outcome::Refused(problems)),
+            Some(Ok(compiled)) => compiled,
+        };
+        match loaded(Some(before.policy.revision()), &compiled) {
+            outcome @ Outcome::Loaded { .. } => {
+                (Some(Live::load(compiled.policy, &self.metrics, &self.clock)), outcome)
+            }
+            outcome @ (Outcome::Unchanged | Outcome::NothingToRead | Outcome::Refused(_)) => (None, outcome),
+        }
     }
 
     fn count(&self, outcome: &Outcome) {
@@ -149,9 +226,26 @@ impl Reloading {
         }
     }
 
+    fn say_shadow(&self, trigger: Trigger, outcome: Option<&Outcome>) {
+        let snapshot = self.in_force.load();
+        let (Some(outcome), Some(shadow)) = (outcome, &snapshot.shadow) else { return };
+        let (name, revision) = (shadow.policy.name(), shadow.policy.revision());
+        tell(outcome.problems());
+        match outcome {
+            Outcome::Loaded { before, .. } => {
+                tracing::info!(%trigger, before, "shadow policy {name}@{revision} is judged beside it");
+            }
+            Outcome::Unchanged | Outcome::NothingToRead => {}
+            Outcome::Refused(_) => {
+                tracing::error!(%trigger, "the shadow policy was not loaded; {name}@{revision} stays in shadow");
+            }
+        }
+    }
+
     /// Asks for a reload whenever the files have changed, until the drain.
     pub(super) async fn watch(self: Arc<Self>, reloads: Reloads, mut drain: DrainWatch) {
-        if !self.settings.watch || self.settings.origin == PolicyOrigin::BuiltIn {
+        let nothing = self.settings.origin == PolicyOrigin::BuiltIn && self.settings.shadow.is_none();
+        if !self.settings.watch || nothing {
             return;
         }
         let mut turn = tokio::time::interval(LOOK);
@@ -162,24 +256,87 @@ impl Reloading {
                 _ = turn.tick() => {}
             }
             let this = Arc::clone(&self);
-            if tokio::task::spawn_blocking(move || this.watched().look()).await.unwrap_or(false) {
+            if tokio::task::spawn_blocking(move || this.look()).await.unwrap_or(false) {
                 reloads.reload(Trigger::Files).await;
             }
         }
     }
+
+    /// Whether files have changed and come to rest. Blocks.
+    fn look(&self) -> bool {
+        let live = locked(&self.watch).look();
+        locked(&self.shadow_watch).look() || live
+    }
 }
 
-fn snapshot(policy: Policy, metrics: &Metrics, clock: &Clock) -> Snapshot<Arc<PolicyMetrics>> {
-    let modes = policy.rules().iter().map(|rule| {
+fn locked(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether what was read is another policy.
+fn loaded(before: Option<&str>, compiled: &Compiled) -> Outcome {
+    let before = before.unwrap_or_default();
+    if before == compiled.policy.revision() {
+        return Outcome::Unchanged;
+    }
+    Outcome::Loaded { before: before.to_owned(), warnings: compiled.problems.clone() }
+}
+
+/// A policy and its counters.
+struct Live {
+    policy: Arc<Policy>,
+    counters: Arc<PolicyMetrics>,
+}
+
+impl Live {
+    /// One that takes force now.
+    fn load(policy: Policy, metrics: &Metrics, clock: &Clock) -> Self {
+        let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes(&policy), clock.wall());
+        Self { policy: Arc::new(policy), counters }
+    }
+
+    /// The one that is in force.
+    fn of(snapshot: &Snapshot<Arc<PolicyMetrics>>) -> Self {
+        Self { policy: Arc::clone(&snapshot.policy), counters: Arc::clone(&snapshot.counters) }
+    }
+
+    fn in_front_of(self, shadow: InShadow) -> Snapshot<Arc<PolicyMetrics>> {
+        Snapshot::new(self.policy, self.counters).beside(shadow)
+    }
+}
+
+/// A policy that is judged in shadow from now on, its book empty: what it would change is asked of the live one of now.
+fn in_shadow(policy: Arc<Policy>, metrics: &Metrics) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
+    let counters = metrics.shadow_loaded(policy.name(), policy.revision(), modes(&policy));
+    Arc::new(ShadowPolicy { policy, counters })
+}
+
+fn modes(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode)> {
+    policy.rules().iter().map(|rule| {
         let mode = match rule.mode {
             Mode::Enforce => RuleMode::Enforce,
             Mode::Shadow => RuleMode::Shadow,
             Mode::Disabled => RuleMode::Disabled,
         };
         (&rule.id, mode)
-    });
-    let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, clock.wall());
-    Snapshot::new(policy, counters)
+    })
+}
+
+/// The shadow policy, for readiness; a warning if a newer one was refused. `None` if there is none.
+pub(super) fn standing_in_shadow(
+    snapshot: &Snapshot<Arc<PolicyMetrics>>,
+    last: Option<&Outcome>,
+) -> Option<CheckState> {
+    let shadow = snapshot.shadow.as_ref()?;
+    let shown = format!("{}@{}", shadow.policy.name(), shadow.policy.revision());
+    Some(match last {
+        Some(Outcome::Refused(_)) => CheckState::Warn(format!(
+            "{shown} stays in shadow: the last reload found mistakes in the new one"
+        )),
+        Some(Outcome::Loaded { .. } | Outcome::Unchanged | Outcome::NothingToRead) | None => {
+            CheckState::Ok(shown)
+        }
+    })
 }
 
 /// The policy in force, for readiness; a warning if a newer one was refused.

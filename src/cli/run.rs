@@ -1,20 +1,21 @@
 //! `crawlgate run`: the proxy, until it is told to stop.
 
 use std::io;
+use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
-use crate::config::settings::{Settings, Workers};
+use crate::config::settings::{PolicyOrigin, Settings, Workers};
 use crate::gate::reload::{Reloads, Trigger};
 
 use super::args::RunArgs;
 use super::exit::Exit;
 use super::open;
 use super::out::{complain, say_and_fail, tell};
-use super::reload::Opened;
+use super::reload::{Beside, Opened};
 use super::serve::{Server, StartError};
 use super::systemd;
 use super::telling;
@@ -44,7 +45,20 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     let compiled = read.map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
     tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
-    Ok((settings, Opened { policy: compiled.policy, footprint }))
+    let shadow = match &settings.policy.shadow {
+        Some(path) => Some(prepare_shadow(path, &settings)?),
+        None => None,
+    };
+    Ok((settings, Opened { policy: compiled.policy, footprint, shadow }))
+}
+
+/// The policy that is judged beside it: at the start a mistake in it is one, too.
+fn prepare_shadow(path: &Path, settings: &Settings) -> Result<Beside, Exit> {
+    let (read, footprint) = policy::accept_noting(&PolicyOrigin::Path(path.to_owned()));
+    let compiled = read.map_err(|problems| open::refused(&problems))?;
+    tell(&compiled.problems);
+    tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
+    Ok(Beside { policy: compiled.policy, footprint })
 }
 
 /// With one worker everything runs on this thread, and no task ever moves to another.

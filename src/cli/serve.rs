@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::settings::{self, LogTarget, OnFull, Settings};
 use crate::gate::crawlers::Crawlers;
 use crate::gate::hold::{Hold, HoldLimits};
-use crate::gate::reload::{Outcome, Reloads, Trigger};
+use crate::gate::reload::{Made, Reloads, Trigger};
 use crate::gate::snapshot::InForce;
 use crate::heap::{self, Burst};
 use crate::metrics::Metrics;
@@ -379,23 +379,23 @@ fn readiness(policy: PolicyApi, log: Log, draining: Arc<AtomicBool>) -> Readines
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
-        vec![
-            Check::new(
-                "policy",
-                reload::standing(&policy.in_force.load(), last.as_ref().map(|last| &last.outcome)),
-            ),
-            Check::new("drain", drain),
-            Check::new("decision_log", log),
-        ]
+        let snapshot = policy.in_force.load();
+        let live = reload::standing(&snapshot, last.as_ref().map(|last| &last.outcome));
+        let shadow = last.as_ref().and_then(|last| last.shadow.as_ref());
+        let shadow = reload::standing_in_shadow(&snapshot, shadow);
+        let mut checks =
+            vec![Check::new("policy", live), Check::new("drain", drain), Check::new("decision_log", log)];
+        checks.extend(shadow.map(|state| Check::new("shadow_policy", state)));
+        checks
     })
 }
 
 /// One attempt to reload, with the service manager told.
-async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Outcome {
+async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Made {
     systemd::reloading();
-    let outcome = Arc::clone(&reloading).attempt(trigger).await;
-    systemd::ready(&reloading.status(&outcome));
-    outcome
+    let made = Arc::clone(&reloading).attempt(trigger).await;
+    systemd::ready(&reloading.status(&made.live));
+    made
 }
 
 /// Closes connections to origins that have been idle for too long, and forgets hosts that have been. When the drain

@@ -5,12 +5,11 @@ mod junit;
 mod plan;
 mod report;
 
-use crate::config::policy;
 use crate::config::settings::PolicyOrigin;
 use crate::gate::trial::Trial;
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::compile::{self, Purpose};
+use crate::policy::compile;
 use crate::policy::coverage::{Coverage, Share};
 use crate::vocab::problem::Place;
 use crate::vocab::problems::Problems;
@@ -73,8 +72,7 @@ struct Run {
 
 impl Run {
     fn of(suite: Suite) -> Result<Self, Exit> {
-        let compiled =
-            policy::open(&suite.origin, Purpose::Study).map_err(|problems| open::refused(&problems))?;
+        let compiled = open::compiled(&suite.origin)?;
         let policy = compiled.policy;
         let mut cases = match suite.own {
             Own::Run => compiled.cases,

@@ -6,6 +6,7 @@
 mod crawlers;
 mod egress;
 mod environment;
+mod json_schema;
 mod later;
 mod limits;
 mod logs;
@@ -24,6 +25,7 @@ use crate::yaml::{Node, parse};
 
 use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Timeouts, Workers};
 pub use environment::Variables;
+pub use json_schema::json_schema;
 pub use logs::LogsText;
 pub use tls::TlsText;
 
@@ -44,6 +46,8 @@ pub struct ConfigFile {
     pub policy_path: Option<(String, Place)>,
     /// `policy.watch`.
     pub policy_watch: bool,
+    /// `policy.shadow`, as written, and where.
+    pub policy_shadow: Option<(String, Place)>,
     /// `profile`.
     pub profile: ProfileChoice,
     /// `tls`.
@@ -72,6 +76,7 @@ impl Default for ConfigFile {
             token_file: None,
             policy_path: None,
             policy_watch: settings.policy.watch,
+            policy_shadow: None,
             profile: settings.profile,
             tls: TlsText::default(),
             egress: settings.egress,
@@ -122,10 +127,10 @@ impl ConfigFile {
             egress::read(&mut self.egress, group, problems);
         }
         if let Some(group) = open(&mut map, "limits", problems) {
-            limits::read_limits(&mut self.limits, group, problems);
+            limits::read(&mut self.limits, limits::LIMITS, "limits", group, problems);
         }
         if let Some(group) = open(&mut map, "timeouts", problems) {
-            limits::read_timeouts(&mut self.timeouts, group, problems);
+            limits::read(&mut self.timeouts, limits::TIMEOUTS, "timeouts", group, problems);
         }
         if let Some(group) = open(&mut map, "runtime", problems) {
             self.read_runtime(group, problems);
@@ -181,6 +186,11 @@ impl ConfigFile {
         }
         let watch = map.take("watch").and_then(|node| read::boolean(node, problems));
         set(&mut self.policy_watch, watch);
+        if let Some(node) = map.take("shadow")
+            && let Some(path) = read::spelling(node, problems).filter(|path| *path != "none")
+        {
+            self.policy_shadow = Some((path.to_owned(), node.place.clone()));
+        }
         later::check(&mut map, "policy", problems);
         map.finish(problems);
     }

@@ -145,13 +145,14 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
         Some(path) => PolicyOrigin::Path(path.clone()),
         None => origin(config.policy_path, home, problems),
     };
+    let shadow = config.policy_shadow.map(|(written, place)| named(&written, &place, home, problems));
     let token_file = config.token_file.map(|path| home.directory.join(path));
     Settings {
         listen: overrides.listen.map_or(config.listen, |address| vec![Listener::for_all(address)]),
         crawlers: config.crawlers,
         anonymous: config.anonymous,
         admin: Admin { listen: overrides.admin.unwrap_or(config.admin_listen), token_file },
-        policy: PolicySettings { origin, watch: config.policy_watch },
+        policy: PolicySettings { origin, watch: config.policy_watch, shadow },
         profile: config.profile,
         tls: config.tls.resolve(&home.directory, &home.certs),
         egress: config.egress,
@@ -179,12 +180,17 @@ fn origin(named: Option<(String, Place)>, home: &Home, problems: &mut Problems) 
         }
         return PolicyOrigin::BuiltIn;
     };
-    let path = home.directory.join(&written);
+    PolicyOrigin::Path(self::named(&written, &place, home, problems))
+}
+
+/// The path of a policy that is named.
+fn named(written: &str, place: &Place, home: &Home, problems: &mut Problems) -> PathBuf {
+    let path = home.directory.join(written);
     if !path.exists() {
         let looked = format!("looked for {}", path.display());
-        problems.push(Problem::error(&place, "there is no such policy").found(written).help(looked));
+        problems.push(Problem::error(place, "there is no such policy").found(written).help(looked));
     }
-    PolicyOrigin::Path(path)
+    path
 }
 
 fn without_policy(usual: &Path) -> Problem {

@@ -79,6 +79,8 @@ pub struct PolicySettings {
     pub origin: PolicyOrigin,
     /// Whether a change of its files reloads it.
     pub watch: bool,
+    /// The policy that is judged beside it, counted and logged, without any effect.
+    pub shadow: Option<PathBuf>,
 }
 
 /// The policy to run under.
@@ -179,7 +181,7 @@ impl Default for Settings {
             crawlers: Vec::new(),
             anonymous: Anonymous::Allow,
             admin: Admin::default(),
-            policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true },
+            policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true, shadow: None },
             profile: ProfileChoice::ByUserAgent,
             tls: Tls::default(),
             egress: Egress::default(),

@@ -65,6 +65,21 @@ impl Outcome {
     }
 }
 
+/// What became of an attempt, for the policy in force and the one in its shadow.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The policy in force.
+    pub live: Outcome,
+    /// The shadow policy; `None` if there is none.
+    pub shadow: Option<Outcome>,
+}
+
+impl From<Outcome> for Made {
+    fn from(live: Outcome) -> Self {
+        Self { live, shadow: None }
+    }
+}
+
 /// One attempt to reload.
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -74,6 +89,9 @@ pub struct Attempt {
     pub trigger: Trigger,
     /// What became of it.
     pub outcome: Outcome,
+    /// What became of the shadow policy, if there is one. A mistake in it keeps the old one, and nothing else from
+    /// being loaded.
+    pub shadow: Option<Outcome>,
 }
 
 /// Asks for reloads, and knows how the last one went. Cheap to clone.
@@ -121,15 +139,15 @@ impl Reloads {
 
 impl Reloader {
     /// Makes attempts for as long as somebody can ask for one.
-    pub async fn serve<F: Future<Output = Outcome>>(mut self, attempt: impl Fn(Trigger) -> F) {
+    pub async fn serve<F: Future<Output: Into<Made>>>(mut self, attempt: impl Fn(Trigger) -> F) {
         while let Some(first) = self.asked.recv().await {
             let mut asks = vec![first];
             while let Ok(more) = self.asked.try_recv() {
                 asks.push(more);
             }
             let trigger = asks.first().map_or(Trigger::Api, |ask| ask.trigger);
-            let outcome = attempt(trigger).await;
-            let made = Arc::new(Attempt { at: self.clock.wall(), trigger, outcome });
+            let Made { live, shadow } = attempt(trigger).await.into();
+            let made = Arc::new(Attempt { at: self.clock.wall(), trigger, outcome: live, shadow });
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
             for ask in asks {
                 // Who asked may have left.

@@ -27,7 +27,7 @@ use super::tunnel::TunnelJudged;
 #[derive(Debug)]
 pub struct ShadowPolicy<C> {
     /// The policy.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// What others keep per policy.
     pub counters: C,
 }

@@ -186,8 +186,9 @@ impl<C> TunnelJudged<C> {
     /// If that policy refuses it: the tunnel must be closed.
     pub fn judge_again(&mut self, snapshot: Arc<Snapshot<C>>, address: IpAddr) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;
-        let policy = &self.snapshot.policy;
-        (self.trail, self.decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
+        let facts = facts(&self.asked, Fact::Known(Some(address)));
+        (self.trail, self.decision) = self.snapshot.policy.decide(&facts);
+        self.beside = Beside::of_tunnel(&facts, &self.snapshot);
         self.refused()
     }
 

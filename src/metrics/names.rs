@@ -70,13 +70,13 @@ pub const DECISIONS: Family = counter(
 pub const RULE_MATCHED: Family = counter(
     "crawlgate_rule_matched_total",
     &["rule", "mode"],
-    "Requests for which the rule matched: a group that applied, or a filter that hit.",
+    "Requests for which the rule matched: a group that applied, or a filter that hit; in mode shadow, would have.",
 );
 /// Rules that decided.
 pub const RULE_DECIDED: Family = counter(
     "crawlgate_rule_decided_total",
     &["rule", "mode"],
-    "Requests whose verdict, allow or reject, had this rule as its cause.",
+    "Requests whose verdict, allow or reject, had this rule as its cause; in mode shadow, would have had.",
 );
 /// Requests by what was answered.
 pub const REQUESTS: Family = counter(

@@ -221,12 +221,12 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::compile::{self, Purpose};
+    use crate::policy::compile;
     use crate::policy::source::MemoryFiles;
 
     fn policy(body: &str) -> Policy {
         let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow{body}");
-        compile::load(&MemoryFiles::new().with("p", text), "p", Purpose::Study).unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Study).unwrap().policy
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn constant_of(parts: &[Condition], deciding: bool) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::compile::{self, Purpose};
+    use crate::policy::compile;
     use crate::policy::source::MemoryFiles;
 
     /// The branches of a policy with these rules and cases, each with how often it was reached.
@@ -191,7 +191,8 @@ mod tests {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}\ncases:\n{cases}"
         );
-        let compiled = compile::load(&MemoryFiles::new().with("p", text), "p", Purpose::Study).unwrap();
+        let compiled =
+            compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Study).unwrap();
         let coverage = Coverage::of_cases(&compiled.policy, &compiled.cases);
         let covered = coverage.rules(&compiled.policy);
         let found: Vec<(&str, &str, u64)> = covered

@@ -454,7 +454,7 @@ fn target_shows_canonical_forms() {
 fn help_teaches() {
     let said = run(&["--help"], "");
     assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
-    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "target"] {
+    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "schema", "target"] {
         assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
         let said = run(&[command, "--help"], "");
         assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);

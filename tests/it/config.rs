@@ -277,10 +277,7 @@ const BROKEN: [(&str, &str); 46] = [
         "policy: { url: \"https://p.example/\" }",
         "c.yaml:1:16: error: `policy.url` is not in this version; leave it out",
     ),
-    (
-        "policy: { shadow: other.yaml }",
-        "c.yaml:1:19: error: `policy.shadow` is not in this version; found `other.yaml`; leave it at `none`",
-    ),
+    ("policy: { shadow: [other.yaml] }", "c.yaml:1:19: error: text is needed here; found `a list`"),
     (
         "policy: { watch: yes }",
         "c.yaml:1:18: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?",

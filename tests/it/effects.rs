@@ -1,5 +1,6 @@
 //! What options do to requests and answers, over real sockets: one gate, one scripted origin, one policy a test.
 
+mod beside;
 mod fields;
 mod rejections;
 mod shadow;
@@ -81,16 +82,29 @@ impl Bench {
     /// The decision log, once it has so many lines.
     #[track_caller]
     pub(crate) fn log(&self, lines: usize) -> Vec<serde_json::Value> {
-        until("the log is written", || self.gate.log().matches('\n').count() >= lines);
-        let log = self.gate.log();
-        assert_eq!(log.lines().count(), lines, "{log}");
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        log(&self.gate, lines)
     }
 
     /// The heads that the origin got.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
+}
+
+/// The lines of a gate's decision log, once it has so many, in the order of the requests.
+#[track_caller]
+pub(crate) fn log(gate: &Gate, lines: usize) -> Vec<serde_json::Value> {
+    until("the log is written", || gate.log().matches('\n').count() >= lines);
+    let log = gate.log();
+    assert_eq!(log.lines().count(), lines, "{log}");
+    let mut lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // Each worker writes for itself; the ids are counted.
+    lines.sort_by_key(|line| {
+        let id = line["decision"].as_str().unwrap();
+        u64::from_str_radix(id.split_once('-').unwrap().1, 16).unwrap()
+    });
+    lines
 }
 
 /// One GET on a connection of its own.

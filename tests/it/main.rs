@@ -34,6 +34,7 @@ mod property;
 mod reload;
 mod robots;
 mod robots_fetch;
+mod schema;
 mod store;
 mod support;
 mod target;

@@ -5,6 +5,7 @@
 pub(crate) mod generate;
 pub(crate) mod model;
 mod oracle;
+mod shadow;
 
 use std::collections::BTreeMap;
 

@@ -65,7 +65,7 @@ impl Client {
         Self(BufReader::new(stream))
     }
 
-    fn ask(&mut self, head: &str) -> Answer {
+    pub(crate) fn ask(&mut self, head: &str) -> Answer {
         self.0.get_mut().write_all(head.as_bytes()).expect("it reads");
         self.answer()
     }

@@ -4,13 +4,15 @@
 //! Long values are cut to the width of the terminal; JSON has them whole.
 
 use crate::gate::trial::Trial;
-use crate::policy::cases::CaseFacts;
+use crate::policy::cases::{CaseFacts, CaseTarget};
 use crate::policy::decide::Verdict;
 use crate::policy::explain::ground::{Ground, Seen};
 use crate::policy::explain::{OptionLine, RuleLine, RuleStatus};
+use crate::policy::fact::Fact;
 use crate::policy::options::{SetBy, Value};
-use crate::policy::rule::RuleBody;
+use crate::policy::rule::{PolicyStage, RuleBody};
 use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
 
 use super::super::judged;
 use super::super::paint::{Paint, Tone, fitted, printable, wrapped};
@@ -200,17 +202,35 @@ fn notes(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>, room: usize)
     if let (true, Some(last)) = (grounds.len() > shown, notes.last_mut()) {
         last.push_str(&format!(", and {} more", grounds.len() - shown));
     }
-    if let Some(stage) = line.waits_for() {
-        let over = trial.decision.rejects() && trial.decision.stage < stage.stage();
-        let why = if over { "was not reached" } else { "was not run: none of its facts are given" };
-        let waits = format!("the {} stage {why}", stage.as_str());
-        // What is not known is no news then.
-        notes = if notes.is_empty() || stage.stage() > trial.decision.stage { vec![waits] } else { notes };
-    }
+    // A stage that was not run says more than the facts that it would have brought.
+    notes = match line.waits_for().filter(|stage| !was_run(trial, facts, *stage)) {
+        Some(stage) => vec![not_run(trial, stage)],
+        None => notes,
+    };
     if line.status == RuleStatus::Matched {
         notes.extend(did(trial, &line.rule.body));
     }
     notes
+}
+
+/// Whether the policy was asked at a stage; of a tunnel it is asked at all of them.
+fn was_run(trial: &Trial<'_>, facts: &CaseFacts, stage: PolicyStage) -> bool {
+    let given = facts.facts();
+    match (facts.target(), stage) {
+        (CaseTarget::Tunnel(..), _) | (CaseTarget::Url(_), PolicyStage::Request) => true,
+        (CaseTarget::Url(_), PolicyStage::Destination) => {
+            given.address != Fact::Unknown && trial.decision.stage >= Stage::Destination
+        }
+        (CaseTarget::Url(_), PolicyStage::Response | PolicyStage::Document) => {
+            trial.decision.stage >= stage.stage()
+        }
+    }
+}
+
+fn not_run(trial: &Trial<'_>, stage: PolicyStage) -> String {
+    let over = trial.decision.rejects() && trial.decision.stage < stage.stage();
+    let why = if over { "was not reached" } else { "was not run: none of its facts are given" };
+    format!("the {} stage {why}", stage.as_str())
 }
 
 /// A reason with its value shortened, so that the test behind it can be read.

@@ -204,4 +204,4 @@ fn hints(node: &Node, problems: &mut Problems) -> Vec<May> {
 }
 
 /// The headers that this version reads.
-const BUILT: [May; 3] = [May::Wait, May::Depth, May::Trace];
+pub(super) const BUILT: [May; 3] = [May::Wait, May::Depth, May::Trace];

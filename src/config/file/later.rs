@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::{Map, Value as Json, json};
+
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
@@ -18,12 +20,11 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 11] = [
+const LATER: [(&str, &str, &str); 10] = [
     ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
     ("", "telemetry", "{metrics: full, otlp: none}"),
     ("listen", "tls", ABSENT),
     ("listen", "proxy_protocol", ABSENT),
-    ("policy", "shadow", "none"),
     ("policy", "url", ABSENT),
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
@@ -41,6 +42,30 @@ pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problem
         }
     }
 }
+
+/// The keys of a group that are not built yet, each with the JSON Schema of the only value that it may have.
+pub(super) fn schemas(group: &str) -> impl Iterator<Item = (&'static str, Json)> {
+    let rows = LATER.iter().filter(move |(g, ..)| *g == group);
+    rows.map(|(_, key, default)| (*key, schema_of(&tree(default))))
+}
+
+fn schema_of(node: &Node) -> Json {
+    match &node.value {
+        Value::Text(text) if **text == *ANY => json!({}),
+        Value::Text(text) if **text == *ABSENT => json!({ "description": "Not in this version.", "not": {} }),
+        Value::Text(text) => json!({ "const": text, "description": COMING }),
+        Value::Int(number, _) => json!({ "const": number, "description": COMING }),
+        Value::Bool(value) => json!({ "const": value, "description": COMING }),
+        Value::Mapping(entries) => {
+            let keys = entries.iter().map(|e| (e.key.text.to_string(), schema_of(&e.value)));
+            let keys: Map<String, Json> = keys.collect();
+            json!({ "description": COMING, "type": "object", "additionalProperties": false, "properties": keys })
+        }
+        Value::Null | Value::Float(..) | Value::Sequence(_) => json!({ "description": COMING }),
+    }
+}
+
+const COMING: &str = "Has no effect yet, and no value but this one.";
 
 /// The tree of a value of the table; a test makes sure that each has one.
 fn tree(text: &str) -> Node {

@@ -1,7 +1,7 @@
 //! Conditions as they are written.
 
 mod atom;
-mod words;
+pub(in crate::policy::source) mod words;
 
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;

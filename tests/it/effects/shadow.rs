@@ -95,7 +95,7 @@ fn rules_in_shadow_are_counted_and_logged() {
     }
     for (stage, shadows) in [("request", 2), ("destination", 1), ("response", 1)] {
         let series = format!(
-            "crawlgate_decisions_total{{crawler=\"anonymous\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"
+            "crawlgate_decisions_total{{crawler=\"lab\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"
         );
         assert_eq!(count(&series), shadows, "{stage}");
     }
@@ -122,4 +122,29 @@ fn tunnels_are_judged_in_shadow_too() {
         (&json!("shadow_reject"), &json!("undecided"), &json!("try")),
         "{line}"
     );
+}
+
+/// An answer without what differs between any two processes and policies.
+fn settled(answer: &str) -> String {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let volatile = ["crawl-decision", "crawl-policy", "via", "date", "content-length"];
+    let head = head.lines().filter(|line| !volatile.contains(&line.split(':').next().unwrap()));
+    let mut body: Value = serde_json::from_str(body).unwrap_or_else(|_| json!({ "body": body }));
+    for key in ["instance", "revision"] {
+        body.as_object_mut().unwrap().remove(key);
+    }
+    format!("{}\n\n{body}", head.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn answers_are_the_same_without_rules_in_shadow() {
+    let with = bench();
+    let live: String =
+        RULES.lines().filter(|rule| !rule.contains("mode: shadow")).collect::<Vec<_>>().join("\n");
+    let without = Gate::start(&format!("{CONFIG}{TRACING}"), &policy("", &live));
+    for (path, ..) in CASES {
+        let url = format!("http://a.test:{}{path}", with.origin.port);
+        let answers = [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
+        assert_eq!(answers[0], answers[1], "{path}");
+    }
 }

@@ -4,10 +4,10 @@ use crate::policy::field::{Field, ValueType};
 use crate::policy::source::tree::{CountWord, TextWord};
 
 /// Words that combine conditions.
-pub(super) const BOOLEAN: [&str; 4] = ["all", "any", "not", "always"];
+pub(in crate::policy::source) const BOOLEAN: [&str; 4] = ["all", "any", "not", "always"];
 
 /// Shortcuts: the field and the kind that each stands for.
-pub(super) static SHORTCUTS: [(&str, Field, TextWord); 7] = [
+pub(in crate::policy::source) static SHORTCUTS: [(&str, Field, TextWord); 7] = [
     ("domain", Field::Host, TextWord::Domain),
     ("ext", Field::Path, TextWord::Ext),
     ("under", Field::Path, TextWord::Under),
@@ -18,7 +18,7 @@ pub(super) static SHORTCUTS: [(&str, Field, TextWord); 7] = [
 ];
 
 /// Fields with a name of their own.
-pub(super) static FIELDS: [(&str, Field); 24] = [
+pub(in crate::policy::source) static FIELDS: [(&str, Field); 24] = [
     ("url", Field::Url),
     ("scheme", Field::Scheme),
     ("host", Field::Host),
@@ -46,10 +46,10 @@ pub(super) static FIELDS: [(&str, Field); 24] = [
 ];
 
 /// Fields whose names go on after a dot.
-pub(super) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
+pub(in crate::policy::source) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
 
 /// Kinds of test on text.
-pub(super) const TEXT_KINDS: [(&str, TextWord); 6] = [
+pub(in crate::policy::source) const TEXT_KINDS: [(&str, TextWord); 6] = [
     ("exact", TextWord::Exact),
     ("prefix", TextWord::Prefix),
     ("suffix", TextWord::Suffix),
@@ -59,7 +59,7 @@ pub(super) const TEXT_KINDS: [(&str, TextWord); 6] = [
 ];
 
 /// Kinds that count something.
-pub(super) const COUNT_KINDS: [(&str, CountWord); 4] = [
+pub(in crate::policy::source) const COUNT_KINDS: [(&str, CountWord); 4] = [
     ("length", CountWord::Length),
     ("segments", CountWord::Segments),
     ("repeats", CountWord::Repeats),
@@ -67,14 +67,14 @@ pub(super) const COUNT_KINDS: [(&str, CountWord); 4] = [
 ];
 
 /// Every word that can be a key of a condition.
-pub(super) fn all() -> impl Iterator<Item = &'static str> {
+pub(in crate::policy::source) fn all() -> impl Iterator<Item = &'static str> {
     let fields = FIELDS.iter().map(|(word, _)| *word);
     let shortcuts = SHORTCUTS.iter().map(|(word, ..)| *word);
     BOOLEAN.into_iter().chain(shortcuts).chain(["in"]).chain(fields).chain(FAMILIES)
 }
 
 /// The field that a word names.
-pub(super) fn field(word: &str) -> Option<Field> {
+pub(in crate::policy::source) fn field(word: &str) -> Option<Field> {
     if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == word) {
         return Some(field.clone());
     }
@@ -103,7 +103,7 @@ pub(in crate::policy) fn of_field(field: &Field) -> String {
 }
 
 /// The kinds that fit a field, with the two words that may stand beside them.
-pub(super) fn kinds(field: &Field) -> Vec<&'static str> {
+pub(in crate::policy::source) fn kinds(field: &Field) -> Vec<&'static str> {
     match field.value_type() {
         ValueType::Number => vec!["exact", "min", "max", "in"],
         ValueType::Address => vec!["cidr", "in"],
@@ -117,7 +117,7 @@ pub(super) fn kinds(field: &Field) -> Vec<&'static str> {
 }
 
 /// Whether a field is part of a URL with a path or a query, so that its segments or parameters can be counted.
-pub(super) fn is_of_url(field: &Field) -> bool {
+pub(in crate::policy::source) fn is_of_url(field: &Field) -> bool {
     matches!(
         field,
         Field::Url
@@ -131,7 +131,7 @@ pub(super) fn is_of_url(field: &Field) -> bool {
 }
 
 /// The kind of a bare value.
-pub(super) fn bare_kind(field: &Field) -> TextWord {
+pub(in crate::policy::source) fn bare_kind(field: &Field) -> TextWord {
     if matches!(field, Field::Path | Field::PathAndQuery) {
         TextWord::Prefix
     } else if matches!(field, Field::Title | Field::BodyPrefix) {

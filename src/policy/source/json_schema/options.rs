@@ -1,0 +1,152 @@
+//! Options in the JSON Schema: the table of options as nested maps.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::policy::options::schema::{self, Default, Effect, Shape, Spec};
+use crate::vocab::disposition::Disposition;
+use crate::vocab::intent::Intent;
+
+use super::{about, described};
+
+/// All options.
+pub(super) fn schema() -> Json {
+    map("")
+}
+
+/// The schema of one option where it stands alone.
+pub(super) fn value_of(path: &str) -> Json {
+    schema::find(path).map_or(Json::Bool(false), |(_, spec)| option(spec))
+}
+
+fn map(path: &str) -> Json {
+    let mut keys: Map<String, Json> = Map::new();
+    for key in schema::keys_in(path) {
+        let below = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        keys.insert(key.to_owned(), one(&below));
+    }
+    json!({ "type": "object", "additionalProperties": false, "properties": keys })
+}
+
+fn one(path: &str) -> Json {
+    if let Some((_, spec)) = schema::find(path) {
+        return option(spec);
+    }
+    let map = match schema::open_map(path) {
+        Some(_) => {
+            json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean", "null"] } })
+        }
+        None => map(path),
+    };
+    described(about::option(path), &json!({ "anyOf": [map, { "enum": [null, "none"] }] }))
+}
+
+fn option(spec: &Spec) -> Json {
+    let later =
+        if spec.effect == Effect::Works { "" } else { " Not, or not wholly, in effect in this version." };
+    let mut all = described(&format!("{}{later}", about::option(spec.path)), &shape(spec.shape));
+    let default = spec.default.value().to_json();
+    if let (Some(all), false) = (all.as_object_mut(), matches!(spec.default, Default::Required)) {
+        all.insert("default".to_owned(), if default.is_null() { "none".into() } else { default });
+    }
+    all
+}
+
+fn shape(shape: Shape) -> Json {
+    match shape {
+        Shape::Disposition => json!({ "enum": Disposition::ALL.map(Disposition::as_str) }),
+        Shape::Intent => optional(&[words(&Intent::ALL.map(Intent::as_str))]),
+        Shape::RejectStatus => optional(&[
+            json!({ "type": "integer", "minimum": 200, "maximum": 599, "not": { "const": 407 } }),
+            none(),
+        ]),
+        Shape::Word(all) => optional(&[words(all)]),
+        Shape::WordOrNone(all) => optional(&[words(all), none()]),
+        Shape::Priority => optional(&[
+            words(&["highest", "higher", "normal", "lower", "lowest"]),
+            json!({ "type": "integer", "minimum": -2, "maximum": 2 }),
+        ]),
+        Shape::Bool => optional(&[json!({ "type": "boolean" })]),
+        Shape::AtLeast(least) => optional(&[json!({ "type": "integer", "minimum": least })]),
+        Shape::CountOrNone => optional(&[json!({ "type": "integer", "minimum": 0 }), none()]),
+        Shape::DecimalOrNone(from, to) => {
+            optional(&[json!({ "type": "number", "minimum": from, "maximum": to }), none()])
+        }
+        Shape::Duration => optional(&[duration()]),
+        Shape::DurationOrNone => optional(&[duration(), none()]),
+        Shape::Size => optional(&[size()]),
+        Shape::SizeOrNone => optional(&[size(), none()]),
+        Shape::RateOrNone => optional(&[rate(), none()]),
+        Shape::FactorsOrNone => {
+            optional(&[json!({ "type": "string", "pattern": "^[0-9.]+\\.\\.[0-9.]+$" }), none()])
+        }
+        Shape::TextOrNone => optional(&[text()]),
+        Shape::Names | Shape::NamesOrNone => optional(&[text(), names()]),
+        Shape::StripParams => optional(&[
+            text(),
+            names(),
+            closed(
+                &["names"],
+                json!({ "names": { "anyOf": [text(), names()] }, "rewrite": { "type": "boolean" } }),
+            ),
+        ]),
+        Shape::Replace => {
+            let keys = json!({ "regex": text(), "with": text(), "rewrite": { "type": "boolean" } });
+            optional(&[json!({ "type": "array", "items": closed(&["regex", "with"], keys) })])
+        }
+        Shape::Schedule => optional(&[json!({ "type": "array", "items": time_window() })]),
+    }
+}
+
+/// One of these, or `null` for the default.
+fn optional(shapes: &[Json]) -> Json {
+    let all: Vec<Json> = shapes.iter().cloned().chain([json!({ "type": "null" })]).collect();
+    json!({ "anyOf": all })
+}
+
+fn words(all: &[&str]) -> Json {
+    json!({ "enum": all })
+}
+
+fn none() -> Json {
+    json!({ "const": "none" })
+}
+
+fn text() -> Json {
+    json!({ "type": ["string", "number", "boolean"] })
+}
+
+fn names() -> Json {
+    json!({ "type": "array", "items": text() })
+}
+
+/// `250ms`, `1.5s`, `10m`, `24h`, `7d`.
+fn duration() -> Json {
+    json!({ "type": "string", "pattern": "^[0-9][0-9.]*(ms|s|m|h|d)$" })
+}
+
+/// `512B`, `64KiB`, `10MiB`, `1GiB`.
+fn size() -> Json {
+    json!({ "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$" })
+}
+
+/// `5/s`, `30/m`.
+fn rate() -> Json {
+    json!({ "type": "string", "pattern": "^[0-9]+/(ms|s|m|h|d)$" })
+}
+
+fn closed(required: &[&str], keys: Json) -> Json {
+    json!({ "type": "object", "additionalProperties": false, "required": required, "properties": keys })
+}
+
+fn time_window() -> Json {
+    let days = words(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
+    let keys = json!({
+        "days": { "anyOf": [days, { "type": "array", "items": days }] },
+        "hours": { "type": "string", "pattern": "^[0-9]{2}:[0-9]{2}-[0-9]{2}:[0-9]{2}$" },
+        "tz": { "const": "UTC" },
+        "delay": duration(),
+        "rate": rate(),
+        "concurrency": { "type": "integer", "minimum": 1 },
+    });
+    closed(&[], keys)
+}
