@@ -23,6 +23,7 @@ pub mod rule;
 pub mod shadow;
 pub(in crate::policy) mod signals;
 pub mod source;
+pub mod space;
 pub mod trail;
 
 use crate::vocab::rule_id::Slug;
@@ -30,6 +31,7 @@ use crate::vocab::rule_id::Slug;
 use list::List;
 use options::OptionTable;
 use rule::Rule;
+use space::{SpaceIndex, Spaces};
 
 /// A compiled policy. Only `compile` makes one, so whoever holds it holds one without errors.
 #[derive(Debug)]
@@ -38,8 +40,11 @@ pub struct Policy {
     pub(in crate::policy) name: Slug,
     /// The first 8 hex digits of SHA-256 over the policy files and the lists they name.
     pub(in crate::policy) revision: Box<str>,
-    /// The document's rules and all that they contain, parents before children, in document order.
+    /// The document's rules and all that they contain, parents before children, in document order; then those of each
+    /// space, and of the global space.
     pub(in crate::policy) rules: Box<[Rule]>,
+    /// Which of the rules belong to whom.
+    pub(in crate::policy) spaces: Spaces,
     /// Named sets.
     pub(in crate::policy) lists: Box<[List]>,
     /// Every option with its value before the first rule: the built-in defaults and the document's `options`.
@@ -75,7 +80,18 @@ impl Policy {
         self.disabled
     }
 
-    /// Every rule, parents before children, in document order.
+    /// Its crawl spaces.
+    pub fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    /// What sets an option of a space, in words: `spaces.news.options`.
+    pub fn space_options(&self, space: SpaceIndex) -> &str {
+        self.spaces.get(space).map_or("", |space| &space.setter)
+    }
+
+    /// Every rule, parents before children, in document order: the document's, then those of each space, then those of
+    /// the global space, which decide nothing but a code.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

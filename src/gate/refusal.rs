@@ -119,7 +119,8 @@ impl Refusal {
                 refusing.about.map(|about| Cow::Owned(about.to_owned()))
             },
             intent: profile_decides.then_some(refusing.intent),
-            status: refusing.status.filter(|_| profile_decides),
+            status: refusing.status.filter(|_| profile_decides || reason == Reason::SoftError),
+            code: refusing.code,
             cause: if let Cause::Rule(rule) = decision.cause { Some(rule) } else { None },
             keep: kept(policy, trail, decision),
             ..Self::new(reason, decision.stage)

@@ -54,6 +54,8 @@ fn rejected(policy: &Policy, trail: &Trail) -> Refusal {
             Refusal { reason: Reason::Rule, rule: id, cause: Some(index), ..refusal }
                 .with_detail(about.to_owned())
         }
-        SetBy::Document | SetBy::BuiltIn => refusal.with_detail("no TLS through this proxy (tls: reject)"),
+        SetBy::Document | SetBy::Space(_) | SetBy::BuiltIn => {
+            refusal.with_detail("no TLS through this proxy (tls: reject)")
+        }
     }
 }

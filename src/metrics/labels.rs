@@ -230,6 +230,8 @@ fn stages_of(reason: Reason) -> &'static [Stage] {
         Reason::TooDeep => &[Stage::Request],
         Reason::AmbiguousUrl => &[Stage::Target, Stage::Request],
         Reason::BodyTooLarge => &[Stage::Response],
+        Reason::SoftError => &[Stage::Document],
+        Reason::Noncanonical | Reason::Noindex => &[Stage::Response, Stage::Document],
         Reason::RobotsTxt | Reason::RobotsUnreachable => &[Stage::Robots],
         Reason::IpProhibited => &[Stage::Destination],
         Reason::UpstreamDns => &[Stage::Destination],

@@ -158,6 +158,7 @@ fn does(policy: &Policy, rule: &Rule) -> String {
             all.extend(filter.log.then(|| "log".to_owned()));
             all.extend(filter.reject.map(|intent| format!("reject {}", intent.as_str())));
             all.extend(filter.reject_status.map(|status| format!("reject_status {status}")));
+            all.extend(filter.soft_error.map(|status| format!("as {status}")));
         }
     }
     all.join(", ")
@@ -166,9 +167,25 @@ fn does(policy: &Policy, rule: &Rule) -> String {
 fn options(old: &Policy, new: &Policy) -> Vec<Change> {
     let set = |policy: &Policy| -> BTreeMap<String, String> {
         let entries = policy.options.entries.iter().filter(|entry| entry.set_by == SetBy::Document);
-        entries.map(|entry| (entry.path.to_string(), shown(&entry.base))).collect()
+        let of_document = entries.map(|entry| (entry.path.to_string(), shown(&entry.base)));
+        of_document.chain(of_spaces(policy)).collect()
     };
     compared(&set(old), &set(new))
+}
+
+/// Who is in which space, and the options of each.
+fn of_spaces(policy: &Policy) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for space in policy.spaces.all() {
+        let crawlers: Vec<&str> = space.crawlers.iter().map(|crawler| &**crawler).collect();
+        let who = if crawlers.is_empty() { "all others".to_owned() } else { crawlers.join(", ") };
+        all.push((format!("spaces.{}.crawlers", space.name), who));
+        for given in &space.options {
+            let path = format!("spaces.{}.options.{}", space.name, policy.option_path(given.slot));
+            all.push((path, shown(&given.value)));
+        }
+    }
+    all
 }
 
 fn lists(old: &Policy, new: &Policy) -> Vec<Change> {

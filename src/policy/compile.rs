@@ -14,6 +14,7 @@ mod lists;
 mod options;
 mod regex;
 mod rules;
+mod spaces;
 mod stages;
 
 use crate::vocab::problem::{Place, Problem};
@@ -91,10 +92,12 @@ pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
 /// As [`load`].
 pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
-    let mut options = Options::of_document(source, &mut problems);
+    let mut options = Options::of_document(source, purpose, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
     let placings = stages::place(&drafts, &mut problems);
-    let rules = rules::rules(&drafts, &placings, &mut options, &mut problems);
+    let classes = spaces::classes(&drafts);
+    let rules = rules::rules(&drafts, &placings, &classes, &mut options, &mut problems);
+    let spaces = spaces::spaces(source, purpose, &drafts, &mut options, &mut problems);
     options.report(&mut problems);
     // Of a policy that is refused, the condition that names a list may be what is wrong.
     if !problems.has_errors() {
@@ -112,6 +115,7 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
         options: options.into_table(&rules),
         shadows: shadow::outermost(&rules),
         rules,
+        spaces,
         lists: lists.into_lists(),
         stages,
         purpose,
@@ -125,7 +129,7 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
     if refused {
         return Err(problems);
     }
-    let crawlers = crawlers::named(&source.rules);
+    let crawlers = crawlers::named(source);
     let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
     Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems, texts })
 }

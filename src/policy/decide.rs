@@ -3,7 +3,11 @@
 //! It walks the rules in document order, once a stage. Later and faster evaluators must name the same verdict and
 //! the same cause; this one stays as their oracle.
 
+mod content;
+mod exclusion;
 mod walk;
+
+pub use exclusion::{Exclusion, ExclusionCode};
 
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
@@ -12,7 +16,7 @@ use crate::vocab::stage::Stage;
 
 use super::Policy;
 use super::compile::Purpose;
-use super::fact::{Fact, Facts, ResponseFacts, Subject};
+use super::fact::{Fact, Facts, Subject};
 use super::options::{SetBy, Slot, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{State, Trail, bit};
@@ -49,6 +53,8 @@ pub struct Decision {
     pub cause: Cause,
     /// Whether a record of the rejected URL is kept.
     pub logged: bool,
+    /// What becomes of a rejected URL of the ledger, in a policy with crawl spaces.
+    pub exclusion: Option<Exclusion>,
 }
 
 impl Decision {
@@ -79,6 +85,8 @@ pub struct Refusing<'p> {
     pub about: Option<&'p str>,
     /// The cause's id.
     pub rule: Option<&'p str>,
+    /// OmniFind's code, where one applies.
+    pub code: Option<u16>,
 }
 
 impl Policy {
@@ -93,7 +101,7 @@ impl Policy {
         beside: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
-        let mut trail = Trail::new(self);
+        let mut trail = Trail::new(self, facts.crawler);
         let decision = self.stage_with(beside, &mut trail, PolicyStage::Request, facts);
         let decision = self.unambiguous(beside, decision, facts).unwrap_or(decision);
         (trail, decision)
@@ -156,20 +164,8 @@ impl Policy {
                 decision = self.stage(&mut trail, stage, &facts);
             }
         }
+        decision.exclusion = self.note_exclusion(&mut trail, &decision, facts);
         (trail, decision)
-    }
-
-    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
-    /// type may be either.
-    fn reads_document(&self, facts: &Facts<'_>) -> bool {
-        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
-        let readable = response.content_type.is_empty()
-            || response.content_type.starts_with("text/")
-            || response.content_type == "application/xhtml+xml";
-        self.purpose == Purpose::Study
-            && facts.method == "GET"
-            && response.is_success_with_content()
-            && readable
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -179,15 +175,22 @@ impl Policy {
             Cause::Default => None,
         };
         let own = match rule.map(|r| &r.body) {
-            Some(RuleBody::Filter(filter)) => (filter.reject, filter.reject_status),
+            Some(RuleBody::Filter(filter)) => (filter.reject, filter.soft_error.or(filter.reject_status)),
             Some(RuleBody::Group(_)) | None => (None, None),
         };
+        let code = decision.exclusion.map(|exclusion| exclusion.code);
         let status = trail.number(self, schema::REJECT_STATUS).and_then(|n| u16::try_from(n).ok());
         Refusing {
-            intent: own.0.or_else(|| trail.reject(self)).unwrap_or(Intent::Deny),
+            // A code has an intent of its own, which gives way to the cause's but not to the options'.
+            intent: own
+                .0
+                .or(code.map(ExclusionCode::intent))
+                .or_else(|| trail.reject(self))
+                .unwrap_or(Intent::Deny),
             status: own.1.or(status),
             about: rule.and_then(|r| r.about.as_deref()),
             rule: rule.map(|r| r.id.as_str()),
+            code: code.map(ExclusionCode::number),
         }
     }
 
@@ -196,7 +199,8 @@ impl Policy {
         let Subject::Url(target) = facts.subject else { return None };
         let decoded = target.decoded()?;
         let facts = Facts { subject: Subject::Url(&decoded), ..*facts };
-        let other = self.stage_with(beside, &mut Trail::new(self), PolicyStage::Request, &facts);
+        let mut second = Trail::new(self, facts.crawler);
+        let other = self.stage_with(beside, &mut second, PolicyStage::Request, &facts);
         if other.rejects() == raw.rejects() {
             return None;
         }
@@ -207,14 +211,21 @@ impl Policy {
     fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
             PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
-            PolicyStage::Destination | PolicyStage::Document => self.by_rules(trail),
+            PolicyStage::Destination => self.by_rules(trail),
             PolicyStage::Response => self.by_response(trail, facts),
+            PolicyStage::Document => self.by_document(trail, facts),
         };
         let (verdict, cause) = match rejection {
             Some((reason, cause)) => (Verdict::Reject(reason), cause),
             None => (Verdict::Admit, self.cause_of(trail, schema::DISPOSITION)),
         };
-        Decision { verdict, stage: stage.stage(), cause, logged: self.logged(trail, verdict) }
+        Decision {
+            verdict,
+            stage: stage.stage(),
+            cause,
+            logged: self.logged(trail, verdict),
+            exclusion: None,
+        }
     }
 
     /// Filters first; else the option `disposition`.
@@ -227,29 +238,10 @@ impl Policy {
         trail.is_disposed_of(self).then_some((reason, cause))
     }
 
-    fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
-        let Fact::Known(response) = facts.response else { return self.by_rules(trail) };
-        let too_large = self.too_large(trail, &response);
-        too_large.or_else(|| self.by_rules(trail)).or_else(|| self.not_html(trail, &response))
-    }
-
     fn too_deep(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
         let limit = trail.number(self, schema::MAX_DEPTH)?;
         let deeper = facts.depth.is_some_and(|depth| depth > limit);
         deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
-    }
-
-    fn too_large(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Option<(Reason, Cause)> {
-        let limit = trail.number(self, schema::MAX_BODY)?;
-        let larger = response.is_success_with_content() && response.size.is_some_and(|size| size > limit);
-        larger.then(|| (Reason::BodyTooLarge, self.cause_of(trail, schema::MAX_BODY)))
-    }
-
-    /// `html_only` rejects as the rule that last assigned it.
-    fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Option<(Reason, Cause)> {
-        let html = matches!(response.content_type, "text/html" | "application/xhtml+xml");
-        let rejects = trail.is_on(self, schema::HTML_ONLY) && response.is_success_with_content() && !html;
-        rejects.then(|| (Reason::Rule, self.cause_of(trail, schema::HTML_ONLY)))
     }
 
     /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
@@ -265,7 +257,7 @@ impl Policy {
     fn cause_of(&self, trail: &Trail, slot: Slot) -> Cause {
         match trail.set_by(self, slot) {
             SetBy::Rule(rule) => Cause::Rule(rule),
-            SetBy::Document | SetBy::BuiltIn => Cause::Default,
+            SetBy::Document | SetBy::Space(_) | SetBy::BuiltIn => Cause::Default,
         }
     }
 }
@@ -278,17 +270,18 @@ impl Policy {
         beside: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
-        let mut trail = Trail::new(self);
+        let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
             let walk = Walk::new(self, facts, stage, &mut trail);
             match beside {
                 Some(root) => walk.beside(root).run(),
                 None => walk.run(),
             }
-            if let Some((reason, cause)) = self.certain_rejection(&trail) {
-                let verdict = Verdict::Reject(reason);
-                let logged = self.logged(&trail, verdict);
-                return (trail, Decision { verdict, stage: stage.stage(), cause, logged });
+            match self.certain_rejection(&trail) {
+                // Many answers have no document, so what it would reject is not certain.
+                Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => trail.doubt(rule),
+                Some((reason, cause)) => return self.tunnel_rejected(trail, stage, reason, cause),
+                None => {}
             }
             survivors(&mut trail);
         }
@@ -298,7 +291,19 @@ impl Policy {
             None if trail.dispositions == 0 => (Verdict::Undecided, Cause::Default),
             None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
         };
-        (trail, Decision { verdict, stage: Stage::Connect, cause, logged: false })
+        (trail, Decision { verdict, stage: Stage::Connect, cause, logged: false, exclusion: None })
+    }
+
+    fn tunnel_rejected(
+        &self,
+        trail: Trail,
+        stage: PolicyStage,
+        reason: Reason,
+        cause: Cause,
+    ) -> (Trail, Decision) {
+        let verdict = Verdict::Reject(reason);
+        let logged = self.logged(&trail, verdict);
+        (trail, Decision { verdict, stage: stage.stage(), cause, logged, exclusion: None })
     }
 
     fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {
@@ -312,8 +317,10 @@ impl Policy {
 
     /// Options that check what a tunnel hides leave it undecided.
     fn doubt_options(&self, trail: &mut Trail) {
-        for slot in [schema::HTML_ONLY, schema::MAX_BODY] {
-            let hidden = trail.is_on(self, slot) || trail.number(self, slot).is_some();
+        for slot in [schema::HTML_ONLY, schema::MAX_BODY, schema::NONCANONICAL, schema::NOINDEX] {
+            let hidden = trail.is_on(self, slot)
+                || trail.number(self, slot).is_some()
+                || trail.word(self, slot) == Some(schema::REJECTS);
             if let (true, SetBy::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
                 trail.doubt(rule);
             } else if hidden {

@@ -28,7 +28,7 @@ pub enum RuleStatus {
     Stopped,
     /// `enabled: false` or `mode: shadow`, its own or of a group around it.
     Disabled,
-    /// A group around it did not apply.
+    /// A group around it did not apply, or it belongs to a space of other crawlers.
     Parent,
     /// It waits for facts that are not given.
     Undecided,
@@ -146,6 +146,7 @@ impl Policy {
             State::NoMatch => RuleStatus::NoMatch,
             State::Cut => RuleStatus::Stopped,
             State::Undecided => RuleStatus::Undecided,
+            State::Pending if !self.spaces.runs(at, trail.space()) => RuleStatus::Parent,
             State::Pending => self.status_by_parents(trail, rule),
         }
     }

@@ -14,6 +14,7 @@ mod value;
 pub use value::Value;
 
 use super::rule::{Rule, RuleBody, RuleIndex};
+use super::space::SpaceIndex;
 
 /// The place of an option in an [`OptionTable`].
 ///
@@ -91,6 +92,8 @@ pub enum SetBy {
     BuiltIn,
     /// The document's `options`.
     Document,
+    /// The `options` of the crawler's space.
+    Space(SpaceIndex),
     /// A rule.
     Rule(RuleIndex),
 }

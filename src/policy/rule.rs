@@ -109,8 +109,20 @@ pub struct Rule {
     /// The stages at which it, or a rule that it contains, could do something. Rules in shadow count among themselves
     /// only.
     pub active: StageSet,
+    /// Which part it has in the code of a refusal.
+    pub class: RuleClass,
     /// What it is.
     pub body: RuleBody,
+}
+
+/// The kinds of rule that a crawl space tells apart when it refuses a URL of the ledger (policy.md section 6, after
+/// OmniFind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleClass {
+    /// It, and the groups around it, name no field but `host`, `authority` and `port`.
+    Domain,
+    /// It counts as a prefix or address rule.
+    Other,
 }
 
 impl Rule {
@@ -235,6 +247,8 @@ pub struct Filter {
     pub reject: Option<Intent>,
     /// `reject_status`: a wire status of its own.
     pub reject_status: Option<u16>,
+    /// `as`: the page is an error with this status, whatever the origin says.
+    pub soft_error: Option<u16>,
 }
 
 /// The two kinds of filter.

@@ -18,8 +18,13 @@ use super::rule::{Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense};
 use super::trail::{State, Trail};
 
 /// The decision before the stage at which a rule makes a difference: nothing has rejected the request.
-const SO_FAR: Decision =
-    Decision { verdict: Verdict::Admit, stage: Stage::Request, cause: Cause::Default, logged: false };
+const SO_FAR: Decision = Decision {
+    verdict: Verdict::Admit,
+    stage: Stage::Request,
+    cause: Cause::Default,
+    logged: false,
+    exclusion: None,
+};
 
 /// What rules in shadow have come to for one request; rules that made no difference so far are not in it.
 #[derive(Clone, Debug, Default)]

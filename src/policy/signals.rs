@@ -32,6 +32,18 @@ pub(in crate::policy) fn canonical_link(header: &str) -> Option<&str> {
     None
 }
 
+/// Whether robots directives, of `X-Robots-Tag` or of a document, forbid indexing: `noindex`, or `none`. A directive for
+/// one agent, `other-bot: noindex`, counts for the crawler of that name.
+pub(in crate::policy) fn forbids_index(directives: &str, crawler: &str) -> bool {
+    directives.split(',').any(|directive| {
+        let (agent, directive) = directive.split_once(':').unwrap_or(("", directive));
+        let agent = agent.trim();
+        let concerns = matches!(agent, "" | "*" | "robots") || agent.eq_ignore_ascii_case(crawler);
+        let word = directive.trim();
+        concerns && (word.eq_ignore_ascii_case("noindex") || word.eq_ignore_ascii_case("none"))
+    })
+}
+
 fn is_canonical(parameter: &str) -> bool {
     let Some((name, value)) = parameter.split_once('=') else { return false };
     let words = value.trim().trim_matches('"');
@@ -50,6 +62,22 @@ mod tests {
         assert_eq!(usage("train-ai=n, train-ai=y", "train-ai"), Preference::Allow);
         assert_eq!(usage("", "search"), Preference::Unset);
         assert_eq!(usage("search=maybe", "search"), Preference::Unset);
+    }
+
+    #[test]
+    fn directives_for_others_do_not_count() {
+        for (directives, expected) in [
+            ("noindex", true),
+            ("nofollow, NoIndex", true),
+            ("none", true),
+            ("index, follow", false),
+            ("other-bot: noindex", false),
+            ("news-bot: noindex", true),
+            ("unavailable_after: none at all", false),
+            ("", false),
+        ] {
+            assert_eq!(forbids_index(directives, "news-bot"), expected, "{directives}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod json_schema;
 pub(in crate::policy) mod list_file;
 mod option;
 mod rule;
+mod space;
 pub mod tree;
 
 pub use case_file::{CaseFile, FileKind, read_case_file};

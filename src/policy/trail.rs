@@ -11,6 +11,7 @@ use crate::vocab::intent::Intent;
 use super::Policy;
 use super::options::{SetBy, Slot, Value, schema};
 use super::rule::{RuleBody, RuleIndex};
+use super::space::{RuleRange, SpaceIndex};
 
 /// What became of a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,11 @@ pub struct Trail {
     /// For each option that rules assign 0, or 1 + the rule that last did.
     set_by: SmallVec<[u32; 16]>,
     matched: SmallVec<[RuleIndex; 8]>,
+    /// The crawler's space.
+    pub(in crate::policy) space: Option<SpaceIndex>,
     pub(in crate::policy) filtered: Option<RuleIndex>,
+    /// The first filter with `as` that hit.
+    pub(in crate::policy) soft_error: Option<RuleIndex>,
     pub(in crate::policy) log: bool,
     /// The first rule on which a tunnel's verdict might depend.
     pub(in crate::policy) doubt: Option<RuleIndex>,
@@ -48,13 +53,20 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// Before the first rule.
-    pub fn new(policy: &Policy) -> Self {
+    /// Before the first rule, for a request of this crawler.
+    pub fn new(policy: &Policy, crawler: &str) -> Self {
+        Self::in_space(policy, policy.spaces.of(crawler))
+    }
+
+    /// Before the first rule, for a request of any crawler of a space.
+    pub(in crate::policy) fn in_space(policy: &Policy, space: Option<SpaceIndex>) -> Self {
         let mut trail = Self {
             states: SmallVec::from_elem(State::Pending, policy.rules.len()),
             set_by: SmallVec::from_elem(0, policy.options.assigned()),
             matched: SmallVec::new(),
+            space,
             filtered: None,
+            soft_error: None,
             log: false,
             doubt: None,
             dispositions: 0,
@@ -79,7 +91,9 @@ impl Trail {
     pub fn set_by(&self, policy: &Policy, slot: Slot) -> SetBy {
         match self.last_rule(policy, slot) {
             Some(rule) => SetBy::Rule(rule),
-            None => policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by),
+            None => self.set_at_first(policy, slot).unwrap_or_else(|| {
+                policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by)
+            }),
         }
     }
 
@@ -87,7 +101,19 @@ impl Trail {
     pub fn value<'p>(&self, policy: &'p Policy, slot: Slot) -> &'p Value {
         let assigned = self.last_rule(policy, slot).and_then(|rule| policy.assigned(rule, slot));
         let base = || policy.options.entries.get(usize::from(slot.0)).map_or(&Value::None, |e| &e.base);
-        assigned.unwrap_or_else(base)
+        let of_space = || policy.spaces.get(self.space?)?.value(slot);
+        assigned.or_else(of_space).unwrap_or_else(base)
+    }
+
+    /// The crawler's space.
+    pub fn space(&self) -> Option<SpaceIndex> {
+        self.space
+    }
+
+    /// The crawler's space, if its options set this one.
+    fn set_at_first(&self, policy: &Policy, slot: Slot) -> Option<SetBy> {
+        let index = self.space?;
+        policy.spaces.get(index)?.value(slot).map(|_| SetBy::Space(index))
     }
 
     /// The option `disposition`.
@@ -100,6 +126,7 @@ impl Trail {
     /// Forgets what has rejected the request so far: later stages count from here.
     pub fn pardon(&mut self, policy: &Policy) {
         self.filtered = None;
+        self.soft_error = None;
         self.log = false;
         self.pardoned = Some(self.set_by(policy, schema::DISPOSITION));
     }
@@ -140,6 +167,15 @@ impl Trail {
         }
         if state == State::Matched {
             self.matched.push(rule);
+        }
+    }
+
+    /// Takes over what became of the rules of a stretch in another walk.
+    pub(in crate::policy) fn adopt(&mut self, other: &Self, range: RuleRange) {
+        let (from, to) = (range.from as usize, range.to as usize);
+        let theirs = other.states.get(from..to).unwrap_or(&[]);
+        for (state, theirs) in self.states.iter_mut().skip(from).zip(theirs) {
+            *state = *theirs;
         }
     }
 

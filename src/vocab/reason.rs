@@ -20,6 +20,12 @@ pub enum Reason {
     AmbiguousUrl,
     /// The response is larger than the option `max_body`.
     BodyTooLarge,
+    /// A page that says it is an error although its status does not: a filter with `as`.
+    SoftError,
+    /// The response names another canonical URL, and the option `noncanonical` rejects that.
+    Noncanonical,
+    /// The response asks not to be indexed, and the option `noindex` rejects that.
+    Noindex,
     /// The host's robots.txt forbids it.
     RobotsTxt,
     /// The host's robots.txt cannot be had.
@@ -126,13 +132,16 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
         Self::TooDeep,
         Self::AmbiguousUrl,
         Self::BodyTooLarge,
+        Self::SoftError,
+        Self::Noncanonical,
+        Self::Noindex,
         Self::RobotsTxt,
         Self::RobotsUnreachable,
         Self::RateLimited,
@@ -211,6 +220,27 @@ impl Reason {
                 error: "http_response_body_size",
                 retry: Retry::Never,
                 title: "Response larger than the policy admits",
+                ..FILTER
+            },
+            Self::SoftError => &Row {
+                name: "soft_error",
+                crawl_status: "REJECTED_NOTFOUND",
+                status: StatusSource::Fixed(404),
+                error: "proxy_internal_response",
+                retry: Retry::Never,
+                title: "Page that reports an error",
+                ..FILTER
+            },
+            Self::Noncanonical => &Row {
+                name: "noncanonical",
+                crawl_status: "REJECTED_NONCANONICAL",
+                title: "URL with another canonical form",
+                ..FILTER
+            },
+            Self::Noindex => &Row {
+                name: "noindex",
+                crawl_status: "REJECTED_ROBOTS_META_NOINDEX",
+                title: "Document that asks not to be indexed",
                 ..FILTER
             },
             Self::RobotsTxt => &Row {

@@ -69,6 +69,17 @@ impl UrlTarget {
         scan(input).map(|layout| Self { text: input.into(), layout })
     }
 
+    /// What a reference in a document at this URL leads to, its fragment left out.
+    ///
+    /// # Errors
+    /// If that is no URL that could be asked for.
+    pub fn join(&self, reference: &str) -> Result<Self, TargetError> {
+        let base = url::Url::parse(&self.text).map_err(|error| TargetError::of(error, &self.text))?;
+        let mut joined = base.join(reference).map_err(|error| TargetError::of(error, reference))?;
+        joined.set_fragment(None);
+        Self::parse(joined.as_str())
+    }
+
     /// The same by way of [`url::Url`], whatever the scan says: the oracle of its tests.
     ///
     /// # Errors

@@ -21,11 +21,14 @@ use serde_json::{Value as Json, json};
 use generate::{Generator, Spread};
 use model::{Node, World};
 
-const POLICIES: u64 = 10_000;
+/// How many policies each test makes; `POLICIES=100000 cargo test --release` makes more.
+fn policies() -> u64 {
+    std::env::var("POLICIES").ok().and_then(|number| number.parse().ok()).unwrap_or(10_000)
+}
 
 fn compiled(document: &Json) -> Policy {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml", compile::Purpose::Serve) {
+    match compile::load(&files, "policy.yaml", compile::Purpose::Study) {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
             panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
@@ -62,16 +65,17 @@ fn with_defaults(mut said: oracle::Said) -> oracle::Said {
 
 #[test]
 fn decisions_equal_the_oracles() {
-    let mut generator = Generator::new(1);
+    let mut generator = Generator::whole(1);
     let (mut rejected, mut early) = (0_u64, 0_u64);
-    for _ in 0..POLICIES {
-        let (document, rules, base) = generator.policy();
+    for _ in 0..policies() {
+        let made = generator.made();
+        let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         for _ in 0..4 {
             let world = generator.world();
             let judged = decide(&policy, &world.to_json());
             let ours = said(&policy, &judged);
-            let theirs = with_defaults(oracle::judge(&rules, &base, &world));
+            let theirs = with_defaults(oracle::judge(&made, &world));
             assert_eq!(
                 with_defaults(ours.clone()),
                 theirs,
@@ -129,21 +133,22 @@ fn report(spread: &Spread, rejected: u64, early: u64) {
 /// What three values say early is what two values say when everything is known.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
-    let mut generator = Generator::new(2);
+    let mut generator = Generator::whole(2);
     let mut checked = 0;
-    for _ in 0..POLICIES {
-        let (document, rules, _) = generator.policy();
+    for _ in 0..policies() {
+        let made = generator.made();
+        let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         let world = generator.world();
-        let asked = World { address: None, response: None, ..world.clone() };
+        let asked = World { address: None, response: None, document: None, ..world.clone() };
         let decision = decide(&policy, &asked.to_json());
         let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else {
             continue;
         };
         let id = policy.rule_id(rule).unwrap();
         for _ in 0..8 {
-            let later = generator.world();
-            let full = World { address: later.address, response: later.response, ..world.clone() };
+            let World { address, response, document: seen, .. } = generator.world();
+            let full = World { address, response, document: seen, ..world.clone() };
             if let Some(hits) = oracle::hits_in_full(&rules, id, &full) {
                 checked += 1;
                 assert!(hits, "{id} rejected early and does not hit in full\n{document:#}\n{full:#?}");
@@ -156,13 +161,36 @@ fn an_early_answer_never_contradicts_the_full_one() {
     assert!(checked > 5_000);
 }
 
+/// A rule that does not take part is not there: not for its list, its siblings, or its stage.
+#[test]
+fn a_disabled_rule_equals_an_absent_one() {
+    let mut generator = Generator::whole(4);
+    let mut differing = 0;
+    for _ in 0..policies() / 3 {
+        let made = generator.made();
+        let without = made.without_disabled();
+        if without.all().len() == made.all().len() && without.to_json() == made.to_json() {
+            continue;
+        }
+        differing += 1;
+        let (policy, pruned) = (compiled(&made.to_json()), compiled(&without.to_json()));
+        for _ in 0..4 {
+            let world = generator.world();
+            let (with, without) = (decide(&policy, &world.to_json()), decide(&pruned, &world.to_json()));
+            let (with, without) = (said(&policy, &with), said(&pruned, &without));
+            assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
+        }
+    }
+    assert!(differing > 300, "{differing}");
+}
+
 /// A tunnel that is admitted or rejected gets that verdict for every URL of its host; else it is undecided.
 #[test]
 fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
-    let mut generator = Generator::new(3);
+    let mut generator = Generator::whole(3);
     let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
-    for _ in 0..POLICIES {
-        let (document, ..) = generator.policy();
+    for _ in 0..policies() {
+        let document = generator.made().to_json();
         let policy = compiled(&document);
         let seen = generator.world();
         let facts =

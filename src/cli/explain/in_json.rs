@@ -94,6 +94,7 @@ pub(super) fn set_by<'p>(trial: &Trial<'p>, line: &OptionLine<'p>) -> &'p str {
     match line.set_by {
         SetBy::BuiltIn => "built-in",
         SetBy::Document => "options",
+        SetBy::Space(space) => trial.policy.space_options(space),
         SetBy::Rule(rule) => trial.policy.rule_id(rule).unwrap_or(""),
     }
 }

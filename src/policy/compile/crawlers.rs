@@ -3,13 +3,17 @@
 
 use crate::policy::field::Field;
 use crate::policy::source::tree::{
-    SourceAtom, SourceBody, SourceCondition, SourceGuard, SourceRule, SourceTest, Text, TextWord,
+    Source, SourceAtom, SourceBody, SourceCondition, SourceGuard, SourceRule, SourceTest, Text, TextWord,
 };
 
-/// The whole names in conditions on the crawler, in the order of the text, those of disabled rules aside.
-pub(super) fn named(rules: &[SourceRule]) -> Vec<Text> {
+/// The crawlers of spaces and the whole names in conditions on the crawler, those of disabled rules aside.
+pub(super) fn named(source: &Source) -> Vec<Text> {
     let mut names = Vec::new();
-    rules.iter().for_each(|rule| of_rule(rule, &mut names));
+    source.rules.iter().for_each(|rule| of_rule(rule, &mut names));
+    for space in &source.spaces {
+        names.extend(space.crawlers.iter().cloned());
+        space.rules.iter().for_each(|rule| of_rule(rule, &mut names));
+    }
     names
 }
 

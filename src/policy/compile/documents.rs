@@ -2,6 +2,7 @@
 
 use crate::policy::field::Field;
 use crate::policy::rule::PolicyStage;
+use crate::policy::source::tree::{SourceBody, SourceFilter};
 use crate::vocab::problem::{Place, Problem, Severity};
 use crate::vocab::problems::Problems;
 
@@ -33,6 +34,9 @@ fn asks<'d>(draft: &'d Draft<'_>) -> Vec<(&'d Place, String)> {
     let mut found = Vec::new();
     if let Some(stage) = draft.source.stage.as_ref().filter(|stage| stage.value == PolicyStage::Document) {
         found.push((&stage.place, "`stage: document`".to_owned()));
+    }
+    if let SourceBody::Filter(SourceFilter { soft_error: Some(soft), .. }) = &draft.source.body {
+        found.push((&soft.place, "`as`".to_owned()));
     }
     let Some(condition) = condition_of(draft.source) else { return found };
     condition.each_atom(&mut |atom| {

@@ -1,10 +1,11 @@
 //! Drafts: the rules laid out flat, parents before children, with their conditions compiled.
 
 use crate::policy::condition::Condition;
-use crate::policy::rule::Mode;
+use crate::policy::rule::{Mode, PolicyStage};
 use crate::policy::source::tree::{
-    OnInvalidRule, Source, SourceBody, SourceCondition, SourceGuard, SourceRule,
+    OnInvalidRule, Source, SourceBody, SourceCondition, SourceGlobal, SourceGuard, SourceRule,
 };
+use crate::policy::space::RuleRange;
 use crate::vocab::problem::{Problem, Severity};
 use crate::vocab::problems::Problems;
 
@@ -19,10 +20,23 @@ pub(super) struct Drafts<'s> {
     pub(super) disabled: u32,
 }
 
+/// Where a rule belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// To the document: it is for all crawlers.
+    Document,
+    /// To the space of this number.
+    Space(usize),
+    /// To the global space.
+    Global,
+}
+
 /// A rule between its source and its compiled form.
 pub(super) struct Draft<'s> {
     /// As written.
     pub(super) source: &'s SourceRule,
+    /// Where it belongs.
+    pub(super) home: Home,
     /// The group it stands in.
     pub(super) parent: Option<usize>,
     /// The place after the last rule that it contains.
@@ -37,9 +51,43 @@ impl<'s> Drafts<'s> {
     /// Lays out the rules of a policy.
     pub(super) fn of(source: &'s Source, lists: &mut Lists, problems: &mut Problems) -> Self {
         let drafts = Self { all: Vec::new(), disabled: 0 };
-        let mut layout = Layout { drafts, lists, problems, on_invalid: source.on_invalid_rule };
+        let home = Home::Document;
+        let mut layout = Layout { drafts, lists, problems, on_invalid: source.on_invalid_rule, home };
         layout.list(&source.rules, None, Mode::Enforce);
+        for (place, space) in source.spaces.iter().enumerate() {
+            layout.home = Home::Space(place);
+            layout.list(&space.rules, None, Mode::Enforce);
+        }
+        layout.home = Home::Global;
+        if let Some(SourceGlobal::Rules(rules)) = source.global.as_ref().map(|global| &global.value) {
+            layout.list(rules, None, Mode::Enforce);
+        }
         layout.drafts
+    }
+
+    /// The stretch of the rules that belong together.
+    pub(super) fn range(&self, home: Home) -> RuleRange {
+        let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let from = self.all.iter().position(|draft| draft.home == home).unwrap_or(0);
+        let to = self.all.iter().rposition(|draft| draft.home == home).map_or(from, |last| last + 1);
+        RuleRange { from: number(from), to: number(to) }
+    }
+
+    /// Those among which a rule is chosen, if it stands in a `match: first` list.
+    pub(super) fn rivals(&self, draft: &Draft<'s>) -> Option<Vec<&Draft<'s>>> {
+        match draft.parent {
+            Some(parent) => {
+                let first = self.all.get(parent).is_some_and(Draft::is_first_list);
+                first.then(|| self.children(parent).map(|(_, child)| child).collect())
+            }
+            None if draft.home == Home::Global => Some(self.outermost(Home::Global).collect()),
+            None => None,
+        }
+    }
+
+    /// The rules of a home that stand in no group.
+    pub(super) fn outermost(&self, home: Home) -> impl Iterator<Item = &Draft<'s>> {
+        self.all.iter().filter(move |draft| draft.home == home && draft.parent.is_none())
     }
 
     /// The direct children of a rule.
@@ -52,6 +100,20 @@ impl<'s> Drafts<'s> {
             at = draft.end;
             Some((here, draft))
         })
+    }
+}
+
+impl Draft<'_> {
+    /// Whether it is `match: first`.
+    pub(super) fn is_first_list(&self) -> bool {
+        matches!(&self.source.body, SourceBody::Group(group) if group.first.is_some())
+    }
+
+    /// The stage for which it waits by its own word: `stage`, or that of `as`.
+    pub(super) fn waits_for(&self) -> Option<PolicyStage> {
+        let soft = matches!(&self.source.body, SourceBody::Filter(filter) if filter.soft_error.is_some());
+        let of_soft = soft.then_some(PolicyStage::Document);
+        self.source.stage.as_ref().map(|stage| stage.value).max(of_soft)
     }
 }
 
@@ -71,6 +133,7 @@ struct Layout<'s, 'a> {
     lists: &'a mut Lists,
     problems: &'a mut Problems,
     on_invalid: OnInvalidRule,
+    home: Home,
 }
 
 impl<'s> Layout<'s, '_> {
@@ -86,7 +149,8 @@ impl<'s> Layout<'s, '_> {
         let mode = mode(rule, around, &invalid);
         self.report(rule, invalid);
         let place = self.drafts.all.len();
-        self.drafts.all.push(Draft { source: rule, parent, end: place + 1, condition, mode });
+        let (home, end) = (self.home, place + 1);
+        self.drafts.all.push(Draft { source: rule, home, parent, end, condition, mode });
         if let SourceBody::Group(group) = &rule.body {
             self.list(&group.rules, Some(place), mode);
         }

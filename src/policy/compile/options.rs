@@ -11,6 +11,8 @@ use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
+use super::Purpose;
+use super::documents::not_enforced;
 use super::stages::Placing;
 
 /// The options of a policy while it is compiled.
@@ -20,6 +22,7 @@ pub(super) struct Options {
     open: BTreeMap<Box<str>, Slot>,
     /// Options without effect, by the first part of their paths.
     idle: BTreeMap<Box<str>, Idle>,
+    purpose: Purpose,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
@@ -34,15 +37,15 @@ struct Idle {
 
 impl Options {
     /// The table with the defaults and what the document's `options` assign.
-    pub(super) fn of_document(source: &Source, problems: &mut Problems) -> Self {
+    pub(super) fn of_document(source: &Source, purpose: Purpose, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
             base: spec.default.value(),
             set_by: SetBy::BuiltIn,
         });
-        let mut options = Self { entries: entries.collect(), open: BTreeMap::new(), idle: BTreeMap::new() };
-        options.note_open(&source.options, problems);
-        options.note_open_in(&source.rules, problems);
+        let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
+        let mut options = Self { entries, open, idle, purpose };
+        options.note_open_of(source, problems);
         for option in source.options.iter().filter(|option| schema::open_map(&option.path).is_none()) {
             let Some(slot) = options.slot(option, problems) else { continue };
             if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
@@ -56,6 +59,20 @@ impl Options {
             problems.push(without_disposition(&source.options_place));
         }
         options
+    }
+
+    /// What the options of a space assign.
+    pub(super) fn of_space(&mut self, given: &[SourceOption], problems: &mut Problems) -> Box<[Assignment]> {
+        let mut all = Vec::new();
+        for option in given {
+            if let Some(map) = schema::open_map(&option.path) {
+                all.extend(self.keys_of(map).map(|slot| Assignment { slot, value: Value::None }));
+                continue;
+            }
+            let slot = self.slot(option, problems);
+            all.extend(slot.map(|slot| Assignment { slot, value: option.value.clone() }));
+        }
+        all.into()
     }
 
     /// What a group assigns: first what `then` stands for, then `set`.
@@ -124,6 +141,15 @@ impl Options {
         Some(slot)
     }
 
+    fn note_open_of(&mut self, source: &Source, problems: &mut Problems) {
+        self.note_open(&source.options, problems);
+        self.note_open_in(&source.rules, problems);
+        for space in &source.spaces {
+            self.note_open(&space.options, problems);
+            self.note_open_in(&space.rules, problems);
+        }
+    }
+
     /// Gives every key of an open map in these rules a slot, before any of them is compiled: `null` for the whole map
     /// takes them all back.
     fn note_open_in(&mut self, rules: &[SourceRule], problems: &mut Problems) {
@@ -168,7 +194,7 @@ impl Options {
         let counted = match spec.effect {
             Effect::Works => return,
             Effect::NotYet => None,
-            Effect::NotYetExcept(counted) => Some(counted),
+            Effect::NotYetExcept(counted) | Effect::Judged(counted) => Some(counted),
         };
         let default = spec.default.value();
         if counted.is_some_and(|counted| counted.holds(&option.value, &default)) {
@@ -176,7 +202,12 @@ impl Options {
                 "`{}` is not in this version, and leaving it out could let something through",
                 spec.path
             );
-            let problem = Problem::error(&option.place, message);
+            let problem = match spec.effect {
+                Effect::Judged(_) => not_enforced(Problem::error(&option.place, message), self.purpose),
+                Effect::Works | Effect::NotYet | Effect::NotYetExcept(_) => {
+                    Problem::error(&option.place, message)
+                }
+            };
             return problems.push(problem.found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {

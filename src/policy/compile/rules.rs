@@ -2,7 +2,7 @@
 
 use crate::policy::options::Assignment;
 use crate::policy::rule::{
-    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, StageSet,
+    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleClass, RuleIndex, StageSet,
 };
 use crate::policy::source::tree::{SourceBody, SourceFilter, SourceGroup, SourceGuard};
 use crate::vocab::problem::Problem;
@@ -17,13 +17,15 @@ use super::stages::Placing;
 pub(super) fn rules(
     drafts: &Drafts<'_>,
     placings: &[Placing],
+    classes: &[RuleClass],
     options: &mut Options,
     problems: &mut Problems,
 ) -> Box<[Rule]> {
     let mut rules: Vec<Rule> = Vec::with_capacity(drafts.all.len());
-    for (draft, placing) in drafts.all.iter().zip(placings) {
+    for ((draft, placing), class) in drafts.all.iter().zip(placings).zip(classes) {
         let before = problems.enter(Some(draft.source.name().clone()));
-        rules.push(rule(draft, placing, options, problems));
+        let body = body(draft, placing, options, problems);
+        rules.push(rule(draft, placing, *class, body));
         problems.enter(before);
     }
     unite_with_parents(&mut rules);
@@ -34,15 +36,18 @@ fn index(place: usize) -> RuleIndex {
     RuleIndex(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-fn rule(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &mut Problems) -> Rule {
-    let source = draft.source;
-    let body = match &source.body {
+fn body(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &mut Problems) -> RuleBody {
+    match &draft.source.body {
         SourceBody::Group(group) => RuleBody::Group(group_of(draft, group, placing, options, problems)),
         SourceBody::Filter(filter) => {
             checks::filter(filter, problems);
             RuleBody::Filter(filter_of(draft, filter))
         }
-    };
+    }
+}
+
+fn rule(draft: &Draft<'_>, placing: &Placing, class: RuleClass, body: RuleBody) -> Rule {
+    let source = draft.source;
     Rule {
         id: source.name().clone(),
         about: source.about.clone(),
@@ -54,6 +59,7 @@ fn rule(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &
         by_headers: placing.by_headers(),
         content_only: placing.content_only,
         active: active(draft, placing),
+        class,
         body,
     }
 }
@@ -94,6 +100,7 @@ fn filter_of(draft: &Draft<'_>, filter: &SourceFilter) -> Filter {
         log: filter.log,
         reject: filter.reject,
         reject_status: filter.reject_status,
+        soft_error: filter.soft_error.as_ref().map(|soft| soft.value),
     }
 }
 

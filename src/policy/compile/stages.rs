@@ -3,11 +3,11 @@
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
 use crate::policy::rule::{ByHeaders, HeaderFields, Mode, PolicyStage};
-use crate::policy::source::tree::SourceBody;
+use crate::policy::source::tree::{SourceBody, SourceFilter};
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
-use super::drafts::{Draft, Drafts};
+use super::drafts::{Draft, Drafts, Home};
 
 /// The place of a rule in the order of the stages.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +66,14 @@ pub(super) struct FirstList {
 pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing> {
     let mut placings: Vec<Placing> = Vec::with_capacity(drafts.all.len());
     let mut veiled = false;
+    let mut home = Home::Document;
     for (at, draft) in drafts.all.iter().enumerate() {
         let before = problems.enter(Some(draft.source.name().clone()));
-        let above = draft.parent.and_then(|parent| placings.get(parent)).copied().unwrap_or(OUTERMOST);
+        // A stop never reaches over the end of its list.
+        veiled &= home == draft.home;
+        home = draft.home;
+        let outermost = if home == Home::Global { GLOBAL } else { OUTERMOST };
+        let above = draft.parent.and_then(|parent| placings.get(parent)).copied().unwrap_or(outermost);
         let placing = one(draft, &above, problems);
         let first = first_place(draft).map(|place| first_list(drafts, at, &placing, place, problems));
         let connects = placing.connects && !veiled && !follows_other_facts(drafts, draft, at);
@@ -93,6 +98,18 @@ const OUTERMOST: Placing = Placing {
     first: None,
 };
 
+/// What stands around the outermost rules of the global space: they are `match: first`, and ask nothing but the host.
+const GLOBAL: Placing = Placing {
+    first: Some(FirstList {
+        stage: PolicyStage::Request,
+        early: PolicyStage::Request,
+        headed: HeaderFields { meta_robots: false, canonical: false },
+        content: false,
+        lifts: false,
+    }),
+    ..OUTERMOST
+};
+
 fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     let names = Names::of(&draft.condition);
     let own = draft.condition.stage();
@@ -105,7 +122,8 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
         let problem = Problem::error(&stage.place, message).found(word);
         problems.push(problem.help(format!("write `stage: {}`, or leave it out", early.as_str())));
     }
-    let explicit = explicit.map_or(PolicyStage::Request, |stage| stage.value);
+    soft_error_waits(draft, facts, problems);
+    let explicit = draft.waits_for().unwrap_or(PolicyStage::Request);
     let list = above.first;
     let in_list = list.map_or(PolicyStage::Request, |list| list.stage);
     let floor = above.floor.max(explicit).max(in_list);
@@ -126,6 +144,17 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
         connects: above.connects && names.connects,
         chosen: list.is_some(),
         first: None,
+    }
+}
+
+/// `as` is for the document stage, and only a rule that says so, or names what a document says, is one of that stage.
+fn soft_error_waits(draft: &Draft<'_>, facts: PolicyStage, problems: &mut Problems) {
+    let SourceBody::Filter(SourceFilter { soft_error: Some(soft), .. }) = &draft.source.body else { return };
+    let said = draft.source.stage.as_ref().map(|stage| stage.value).max(Some(facts));
+    if said != Some(PolicyStage::Document) {
+        let message =
+            "`as` is for rules of the document stage, and this one names nothing that a document says";
+        problems.push(Problem::error(&soft.place, message).help("write `stage: document` beside it"));
     }
 }
 
@@ -167,7 +196,7 @@ fn first_list(
         list.content |= names.content;
         list.lifts |= names.lifts;
         list.headed = list.headed.union(names.headed);
-        let explicit = child.source.stage.as_ref().map(|stage| stage.value);
+        let explicit = child.waits_for();
         if let Some(stage) = child.condition.stage().max(explicit) {
             stages.push((child.source.name().as_str(), stage.max(group.stage).max(group.floor)));
             list.early = list.early.max(names.early.max(explicit).unwrap_or(group.early.stage));
@@ -214,8 +243,7 @@ fn check_shadows(drafts: &Drafts<'_>, at: usize, list: &FirstList, problems: &mu
 /// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
 fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> bool {
     let Some(parent) = draft.parent else { return false };
-    let is_first = drafts.all.get(parent).is_some_and(|parent| first_place(parent).is_some());
-    is_first
+    drafts.all.get(parent).is_some_and(Draft::is_first_list)
         && drafts
             .children(parent)
             .take_while(|(place, _)| *place < at)

@@ -6,9 +6,10 @@ use crate::policy::fact::{Fact, Facts, Subject};
 use crate::policy::field::Field;
 use crate::policy::options::{Value, schema};
 use crate::policy::rule::{
-    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleIndex,
-    Sense,
+    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleClass,
+    RuleIndex, Sense,
 };
+use crate::policy::space::RuleRange;
 use crate::policy::trail::{State, Trail, bit};
 
 /// How the rules met from here on count.
@@ -29,6 +30,15 @@ enum Flow {
     Stopped,
 }
 
+/// Which rules take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of them.
+    All,
+    /// Domain rules alone.
+    Domain,
+}
+
 /// The walk's state beside the request's [`Trail`].
 pub(super) struct Walk<'a> {
     policy: &'a Policy,
@@ -37,6 +47,7 @@ pub(super) struct Walk<'a> {
     trail: &'a mut Trail,
     /// A `stop` that may or may not apply was met.
     perhaps_stopped: bool,
+    part: Part,
     /// A rule in shadow that is live in this walk.
     beside: Option<Beside<'a>>,
 }
@@ -65,7 +76,7 @@ impl<'a> Walk<'a> {
         stage: PolicyStage,
         trail: &'a mut Trail,
     ) -> Self {
-        Self { policy, facts, stage, trail, perhaps_stopped: false, beside: None }
+        Self { policy, facts, stage, trail, perhaps_stopped: false, part: Part::All, beside: None }
     }
 
     /// The same walk with one rule in shadow, and all that it contains, live besides.
@@ -74,9 +85,28 @@ impl<'a> Walk<'a> {
         Self { beside: rule.map(|rule| Beside { root, rule }), ..self }
     }
 
+    /// The same with these rules alone; the others count as absent.
+    pub(super) fn with(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    /// The document's rules, then those of the crawler's space. A stop among the former never skips the latter.
     pub(super) fn run(mut self) {
-        let end = u32::try_from(self.policy.rules.len()).unwrap_or(u32::MAX);
-        self.list(RuleIndex(0), RuleIndex(end), Pass::Live);
+        let spaces = &self.policy.spaces;
+        self.stretch(spaces.document);
+        if let Some(space) = self.trail.space().and_then(|space| spaces.get(space)) {
+            self.perhaps_stopped = false;
+            self.stretch(space.rules);
+        }
+    }
+
+    fn stretch(&mut self, RuleRange { from, to }: RuleRange) {
+        self.list(RuleIndex(from), RuleIndex(to), Pass::Live);
+    }
+
+    /// Of some rules the first that applies.
+    pub(super) fn choose(mut self, RuleRange { from, to }: RuleRange) {
+        self.first(RuleIndex(from), RuleIndex(to), Pass::Live);
     }
 
     /// The rules from one place to another, those that they contain left to themselves.
@@ -159,7 +189,7 @@ impl<'a> Walk<'a> {
 
     /// A group of a later stage: what its guard says already lets filters inside it be decided early.
     fn look_ahead(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match self.guard(&group.guard) {
+        match self.judges(rule, self.guard(&group.guard)) {
             Truth::Yes => self.children(at, rule, group, pass),
             Truth::No => {
                 self.trail.set_state(at, State::NoMatch);
@@ -225,6 +255,9 @@ impl<'a> Walk<'a> {
     fn hit(&mut self, at: RuleIndex, filter: &Filter) {
         self.trail.set_state(at, State::Matched);
         self.trail.filtered.get_or_insert(at);
+        if filter.soft_error.is_some() {
+            self.trail.soft_error.get_or_insert(at);
+        }
         self.trail.log |= filter.log;
     }
 
@@ -250,7 +283,7 @@ impl<'a> Walk<'a> {
 
     fn takes_part(&self, at: RuleIndex, rule: &Rule) -> bool {
         match rule.mode {
-            Mode::Enforce => true,
+            Mode::Enforce => self.part == Part::All || rule.class == RuleClass::Domain,
             Mode::Shadow => self.beside.is_some_and(|beside| beside.contains(at)),
             Mode::Disabled => false,
         }

@@ -18,6 +18,10 @@ pub(super) struct Refusing {
 
 /// What has refused everything that a rule allows, if that can be proved.
 pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &Budget) -> Option<Refusing> {
+    // Headers may let it run where the refusing rule does.
+    if !view.is_steady(at) {
+        return None;
+    }
     let rule =
         view.rule(at).filter(|rule| rule.stage > PolicyStage::Request && allows(rule) == Some(true))?;
     let default = refuses_by_default(view).then_some(Refusing { by: None, stage: PolicyStage::Request });
@@ -45,20 +49,26 @@ fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> boo
     let rules = view.policy().rules.iter().enumerate().skip(behind);
     let mut allowing = rules.filter(|(other, rule)| {
         let perhaps = allows(rule) == Some(true) || !view.is_sound(*other);
-        rule.stage == refusing.stage && view.is_live(*other) && perhaps
+        let in_time = rule.stage == refusing.stage || !view.is_steady(*other);
+        in_time && view.is_live(*other) && perhaps
     });
     let claims = |other: usize| view.path(other).iter().filter_map(|at| view.claim(*at));
     allowing.all(|(other, _)| budget.take() && premises.and(claims(other)).are_contradictory())
 }
 
 /// Whether a group allows or refuses by its disposition; none if it sets none.
-fn allows(rule: &Rule) -> Option<bool> {
+pub(super) fn allows(rule: &Rule) -> Option<bool> {
     let RuleBody::Group(group) = &rule.body else { return None };
     let last = group.assign.iter().rev().find(|assignment| assignment.slot == schema::DISPOSITION)?;
     Some(last.value == Value::Disposition(Disposition::Allow))
 }
 
+/// Whether the default refuses, and no space has another one.
 fn refuses_by_default(view: &View<'_>) -> bool {
+    let spaces = view.policy().spaces().all();
+    if spaces.iter().any(|space| space.value(schema::DISPOSITION).is_some()) {
+        return false;
+    }
     let base = view.policy().options.entries.first().map(|entry| &entry.base);
     view.knowledge() == Knowledge::Whole && base != Some(&Value::Disposition(Disposition::Allow))
 }

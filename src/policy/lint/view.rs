@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::policy::Policy;
 use crate::policy::list::List;
-use crate::policy::rule::{ChildOrder, Guard, Mode, PolicyStage, Rule, RuleBody, Sense};
+use crate::policy::rule::{ChildOrder, Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense};
 
 use crate::vocab::problems::Problems;
 
@@ -54,6 +54,13 @@ impl Index {
     }
 }
 
+/// The lists of a policy's rules that stand for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Document,
+    Space(usize),
+}
+
 impl<'p> View<'p> {
     pub(super) fn of(policy: &'p Policy, errors: &Problems) -> Self {
         // Of a policy that is refused, what its lists and its options say may be what is wrong.
@@ -81,7 +88,7 @@ impl<'p> View<'p> {
             };
             let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
             let is_wrong = knowledge == Knowledge::OfRules && errors.has_errors_in(&rule.id);
-            let is_sound = rule.mode == Mode::Enforce && around_is_sound && !is_wrong;
+            let is_sound = view.is_live(at) && around_is_sound && !is_wrong;
             if is_sound {
                 view.index.add(at, &premises);
             }
@@ -104,9 +111,40 @@ impl<'p> View<'p> {
         self.policy.rules.get(at)
     }
 
-    /// Whether a rule takes part.
+    /// Whether a rule takes part. Those of the global space decide no request.
     pub(super) fn is_live(&self, at: usize) -> bool {
-        self.rule(at).is_some_and(|rule| rule.mode == Mode::Enforce)
+        self.home(at).is_some() && self.rule(at).is_some_and(|rule| rule.mode == Mode::Enforce)
+    }
+
+    /// The list that a rule belongs to: the document's, or that of a space.
+    fn home(&self, at: usize) -> Option<Home> {
+        let index = RuleIndex(u32::try_from(at).ok()?);
+        let spaces = self.policy.spaces();
+        if spaces.runs(index, None) {
+            return Some(Home::Document);
+        }
+        spaces.all().iter().position(|space| space.rules.contains(index)).map(Home::Space)
+    }
+
+    /// Whether a rule belongs to the space of this number.
+    pub(super) fn is_of_space(&self, at: usize, space: usize) -> bool {
+        self.home(at) == Some(Home::Space(space))
+    }
+
+    /// Whether two rules stand in one list, so that a stop among them ends it for both.
+    pub(super) fn share_a_list(&self, at: usize, other: usize) -> bool {
+        self.home(at) == self.home(other)
+    }
+
+    /// Whether two rules count alike for the codes of refusals, which there are only where there are spaces.
+    pub(super) fn count_alike(&self, at: usize, other: usize) -> bool {
+        let class = |at| self.rule(at).map(|rule| rule.class);
+        self.policy.spaces().all().is_empty() || class(at) == class(other)
+    }
+
+    /// Whether `cause` is asked wherever `rule` is: it stands in the same list, or is for all crawlers.
+    fn runs_with(&self, cause: usize, rule: usize) -> bool {
+        self.home(cause) == Some(Home::Document) || self.share_a_list(cause, rule)
     }
 
     /// Whether a rule takes part and nothing is wrong with it or with those around it.
@@ -182,7 +220,9 @@ impl<'p> View<'p> {
 
     /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
     pub(super) fn follows(&self, cause: usize, rule: usize) -> bool {
-        if !self.is_sound(cause) || !self.is_steady(cause) || !self.is_steady(rule) {
+        let alike = self.is_steady(cause) && self.is_steady(rule) && self.runs_with(cause, rule);
+        let alike = alike && self.count_alike(cause, rule);
+        if !self.is_sound(cause) || !alike {
             return false;
         }
         let Some(premises) = self.premises(rule) else { return false };
@@ -204,7 +244,8 @@ impl<'p> View<'p> {
         let Some(stage) = self.rule(rule).map(|rule| rule.stage) else { return false };
         let only_then =
             |at: &usize| self.rule(*at).is_some_and(|rule| rule.stage == stage) && self.acts_once(*at);
-        cause < rule && only_then(&rule) && self.beside(cause, rule).iter().all(only_then)
+        let in_line = cause < rule && self.share_a_list(cause, rule);
+        in_line && only_then(&rule) && self.beside(cause, rule).iter().all(only_then)
     }
 
     /// Whether a rule itself does something at its stage and no other: a filter may be decided early.

@@ -30,6 +30,12 @@ pub const MAX_DEPTH: Slot = Slot(5);
 pub const MAX_BODY: Slot = Slot(6);
 /// `tunnel_undecided`.
 pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+/// `noncanonical`.
+pub const NONCANONICAL: Slot = slot("noncanonical");
+/// `noindex`.
+pub const NOINDEX: Slot = slot("noindex");
+/// The word with which an option that checks answers refuses them.
+pub const REJECTS: &str = "reject";
 /// `verify`.
 pub const VERIFY: Slot = slot("verify");
 
@@ -212,6 +218,9 @@ pub enum Effect {
     /// As [`Self::NotYet`], but these values refuse or change something, so that a policy that counts on them
     /// cannot be accepted.
     NotYetExcept(Counted),
+    /// These values are judged from given facts, but the proxy does not look for all of those yet: a policy to serve
+    /// under cannot count on them. Other values do nothing yet.
+    Judged(Counted),
 }
 
 /// The values that a policy may count on.

@@ -15,13 +15,16 @@ use super::case::read_case;
 use super::gather::Gather;
 use super::option::read_options;
 use super::rule::read_rules;
-use super::tree::{At, OnInvalidRule, SourceItems, SourceList, SourceOption, SourceRule, Text};
+use super::space::{read_global, read_spaces};
+use super::tree::{
+    At, OnInvalidRule, SourceGlobal, SourceItems, SourceList, SourceOption, SourceRule, SourceSpace, Text,
+};
 
 /// The version of the language that this program speaks.
 const VERSION: i64 = 1;
 
 /// The keys that stand in exactly one file of a directory.
-const HEAD: [&str; 4] = ["policy", "name", "options", "on_invalid_rule"];
+const HEAD: [&str; 5] = ["policy", "name", "options", "on_invalid_rule", "global_space"];
 
 /// What one head says.
 #[derive(Debug)]
@@ -30,13 +33,15 @@ pub(super) struct Head {
     pub(super) on_invalid_rule: OnInvalidRule,
     pub(super) options_place: Place,
     pub(super) options: Vec<SourceOption>,
+    pub(super) global: Option<At<SourceGlobal>>,
 }
 
 impl Head {
     /// The head of a policy that has none.
     pub(super) fn missing(file: &Arc<str>) -> Self {
         let options_place = Place::of_file(file);
-        Self { name: None, on_invalid_rule: OnInvalidRule::default(), options_place, options: Vec::new() }
+        let on_invalid_rule = OnInvalidRule::default();
+        Self { name: None, on_invalid_rule, options_place, options: Vec::new(), global: None }
     }
 }
 
@@ -46,6 +51,7 @@ pub(super) struct Parts {
     pub(super) head: Option<Head>,
     pub(super) lists: Vec<SourceList>,
     pub(super) rules: Vec<SourceRule>,
+    pub(super) spaces: Vec<SourceSpace>,
     pub(super) cases: Vec<Case>,
 }
 
@@ -70,13 +76,9 @@ impl Parts {
             let nodes = read::items(all, "`cases`", problems);
             self.cases.extend(nodes.iter().filter_map(|node| read_case(node, problems)));
         }
-        for key in ["spaces", "global_space"] {
-            if let Some(entry) = map.take_entry(key) {
-                let message =
-                    format!("`{key}` is not in this version: all crawlers get the document's rules");
-                problems
-                    .push(Problem::error(&entry.key.place, message).help("write the rules under `rules`"));
-            }
+        if let Some(spaces) = map.take("spaces") {
+            let first = self.spaces.len() + 1;
+            self.spaces.extend(read_spaces(spaces, first, problems));
         }
         map.finish(problems);
     }
@@ -105,6 +107,7 @@ impl Parts {
             on_invalid_rule: on_invalid_rule.unwrap_or_default(),
             options_place,
             options: options.map(|entry| read_options(&entry.value, problems)).unwrap_or_default(),
+            global: map.take_entry("global_space").map(|entry| read_global(entry, problems)),
         });
     }
 

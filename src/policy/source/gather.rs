@@ -57,6 +57,8 @@ pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<So
         options: head.options,
         lists: parts.lists,
         rules: parts.rules,
+        spaces: parts.spaces,
+        global: head.global,
         cases: parts.cases,
         revision: gather.revision(),
     })

@@ -101,11 +101,6 @@ fn stage(node: &Node, problems: &mut Problems) -> Option<At<PolicyStage>> {
     Some(At { place: node.place.clone(), value })
 }
 
-fn not_yet(node: &Node, what: &str) -> Problem {
-    Problem::error(&node.place, format!("{what} is not in this version: documents are not read yet"))
-        .help("response headers can be judged: `content_type`, `header.NAME`, `meta_robots`")
-}
-
 fn body(map: &mut MapReader<'_>, position: &RuleId, problems: &mut Problems) -> SourceBody {
     let kinds: Vec<_> = KINDS.into_iter().filter_map(|kind| Some((kind, map.take_entry(kind)?))).collect();
     if let [(first, _), (second, entry), ..] = kinds.as_slice() {
@@ -135,16 +130,29 @@ fn filter(
     problems: &mut Problems,
 ) -> SourceBody {
     misplaced(map, &OF_GROUPS, "a filter (`forbid`, `require`)", "a group (`when`, `unless`)", problems);
-    if let Some(node) = map.take("as") {
-        problems.push(not_yet(node, "`as`"));
-    }
+    let soft_error = map.take("as").and_then(|node| soft_error(node, problems));
     let log = map.take("log").and_then(|node| read::boolean(node, problems)).unwrap_or(false);
     let value = |map: &mut MapReader<'_>, key, problems: &mut Problems| -> Option<Value> {
         map.take(key).and_then(|node| one_value(node, key, problems))
     };
     let reject = value(map, "reject", problems).and_then(intent);
     let reject_status = value(map, "reject_status", problems).and_then(status);
-    SourceBody::Filter(SourceFilter { sense, condition, log, reject, reject_status })
+    if let Some(soft) = soft_error.as_ref().filter(|_| reject.is_some() || reject_status.is_some()) {
+        let message = "`as` says how the page is answered, so `reject` and `reject_status` do not";
+        problems.push(Problem::error(&soft.place, message).help("leave one of them out"));
+    }
+    SourceBody::Filter(SourceFilter { sense, condition, log, reject, reject_status, soft_error })
+}
+
+/// The status of an error: a page is no challenge for credentials.
+fn soft_error(node: &Node, problems: &mut Problems) -> Option<At<u16>> {
+    let status = read::integer(node, 400..=599, problems)?;
+    if status == 407 {
+        let problem = Problem::error(&node.place, "not a status for a page").found("407");
+        problems.push(problem.help("allowed: 400 to 599, and not 407"));
+        return None;
+    }
+    u16::try_from(status).ok().map(|value| At { place: node.place.clone(), value })
 }
 
 fn intent(value: Value) -> Option<Intent> {

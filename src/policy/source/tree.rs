@@ -39,6 +39,10 @@ pub struct Source {
     pub lists: Vec<SourceList>,
     /// The rules that apply to every crawler.
     pub rules: Vec<SourceRule>,
+    /// The crawl spaces.
+    pub spaces: Vec<SourceSpace>,
+    /// `global_space`, where its key stands and what it says.
+    pub global: Option<At<SourceGlobal>>,
     /// Tests that travel with the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
@@ -89,6 +93,28 @@ pub enum SourceItems {
         /// What is in it.
         text: Arc<str>,
     },
+}
+
+/// A crawl space.
+#[derive(Clone, Debug)]
+pub struct SourceSpace {
+    /// Its name.
+    pub name: At<Slug>,
+    /// The crawlers in it; none: all that are in no other.
+    pub crawlers: Vec<Text>,
+    /// Its options.
+    pub options: Vec<SourceOption>,
+    /// Its rules.
+    pub rules: Vec<SourceRule>,
+}
+
+/// `global_space`.
+#[derive(Clone, Debug)]
+pub enum SourceGlobal {
+    /// `union`.
+    Union,
+    /// Its rules, perhaps none.
+    Rules(Vec<SourceRule>),
 }
 
 /// A rule.
@@ -169,6 +195,8 @@ pub struct SourceFilter {
     pub reject: Option<Intent>,
     /// `reject_status`.
     pub reject_status: Option<u16>,
+    /// `as`.
+    pub soft_error: Option<At<u16>>,
 }
 
 /// A condition.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::model::{Atom, Cond, Kind, Node, Response, World};
+use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, World};
 
 /// How often each thing was generated: the test prints it and asks for a minimum.
 pub(crate) type Spread = BTreeMap<String, u64>;
@@ -19,8 +19,11 @@ const TYPES: [&str; 5] = ["text/html", "image/png", "video/mp4", "application/pd
 const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
 const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.9.0.1", "192.0.2.7", "2001:db8::1"];
 
+/// The number of the last stage.
+const LAST: usize = 3;
+
 /// Every field with the kinds that the generator gives it.
-const ATOMS: [(&str, &[&str]); 23] = [
+const ATOMS: [(&str, &[&str]); 27] = [
     ("url", &["exact", "prefix", "suffix", "contains", "regex", "glob", "length"]),
     ("scheme", &["exact"]),
     ("host", &["exact", "prefix", "suffix", "contains", "regex", "glob"]),
@@ -44,6 +47,10 @@ const ATOMS: [(&str, &[&str]); 23] = [
     ("size", &["range"]),
     ("header.x-a", &["exact", "prefix", "contains"]),
     ("usage.train-ai", &["exact"]),
+    ("title", &["exact", "contains", "length"]),
+    ("body_prefix", &["prefix", "contains"]),
+    ("meta_robots", &["exact", "contains"]),
+    ("canonical", &["exact", "prefix"]),
 ];
 /// Kinds that few fields have, so that each occurs often enough.
 const RARE: [(&str, &str); 8] = [
@@ -63,11 +70,19 @@ pub(crate) struct Generator {
     pub(crate) rng: Rng,
     pub(crate) spread: Spread,
     next_id: u32,
+    /// The last stage whose fields it uses.
+    last: usize,
 }
 
 impl Generator {
+    /// Policies for all crawlers, about requests and responses.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0 }
+        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0, last: LAST - 1 }
+    }
+
+    /// Policies with spaces, about documents too.
+    pub(crate) fn whole(seed: u64) -> Self {
+        Self { last: LAST, ..Self::new(seed) }
     }
 
     fn count(&mut self, what: impl Into<String>) {
@@ -103,6 +118,17 @@ impl Generator {
             depth: *self.pick(&[None, Some(0), Some(2), Some(9)]),
             address: Some(self.pick(&ADDRESSES).parse::<IpAddr>().unwrap()),
             response: Some(self.response()),
+            document: (self.last == LAST).then(|| self.document()),
+        }
+    }
+
+    fn document(&mut self) -> Document {
+        let maybe = |g: &mut Self, values: &[&str]| g.rng.bool().then(|| (*g.pick(values)).to_owned());
+        Document {
+            title: (*self.pick(&["", "Home", "Not found"])).into(),
+            body_prefix: (*self.pick(&["", "<html>", "error 404"])).into(),
+            meta_robots: maybe(self, &["noindex", "index, follow"]),
+            canonical: maybe(self, &["http://a.test/x", "/x"]),
         }
     }
 
@@ -127,18 +153,39 @@ impl Generator {
 
     /// A whole policy: its document and its rules as the oracle reads them.
     pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
-        let count = self.rng.usize(2..8);
-        let rules: Vec<Node> = (0..count).map(|_| self.rule(0, 0, 2)).collect();
+        let made = self.made();
+        (made.to_json(), made.rules, made.base)
+    }
+
+    /// The same with its parts, for a generator that knows spaces and documents.
+    pub(crate) fn made(&mut self) -> Made {
+        let rules = self.rules(2);
+        let mut spaces = Vec::new();
+        let whole = self.last == LAST;
+        if whole && self.one_in(3) {
+            self.count("space");
+            spaces.push(self.space(Some("news-bot")));
+        }
+        if whole && self.one_in(5) {
+            self.count("space of all others");
+            spaces.push(self.space(None));
+        }
+        Made { rules, base: self.base(), spaces }
+    }
+
+    fn base(&mut self) -> BTreeMap<String, Json> {
         let disposition = *self.pick(&["allow", "allow", "allow", "disallow", "disallow-log"]);
-        let base = BTreeMap::from([("disposition".to_owned(), json!(disposition))]);
-        let document = json!({
-            "policy": 1,
-            "name": "random",
-            "options": base,
-            "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
-            "rules": rules.iter().map(Node::to_json).collect::<Vec<_>>(),
-        });
-        (document, rules, base)
+        BTreeMap::from([("disposition".to_owned(), json!(disposition))])
+    }
+
+    fn space(&mut self, crawler: Option<&'static str>) -> Space {
+        let options = if self.one_in(3) { self.base() } else { BTreeMap::new() };
+        Space { crawler, options, rules: self.rules(0) }
+    }
+
+    fn rules(&mut self, least: usize) -> Vec<Node> {
+        let count = self.rng.usize(least..least + 6);
+        (0..count).map(|_| self.rule(0, 0, self.last)).collect()
     }
 
     fn id(&mut self) -> String {
@@ -157,7 +204,7 @@ impl Generator {
 
     /// A condition that facts of the request may decide although it names later ones.
     fn mixed(&mut self) -> Cond {
-        let later = self.rng.usize(1..3);
+        let later = self.rng.usize(1..=self.last);
         let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
         if self.one_in(4) { Cond::All(parts) } else { Cond::Any(parts) }
     }
@@ -175,7 +222,7 @@ impl Generator {
         if !self.one_in(8) {
             return None;
         }
-        let stage = self.rng.usize(earliest..3);
+        let stage = self.rng.usize(earliest..=self.last);
         self.count(format!("stage {}", super::model::STAGES[stage]));
         Some(stage)
     }
@@ -197,7 +244,7 @@ impl Generator {
             self.count("match: first");
             self.first_list(nesting, stage_now, count)
         } else {
-            (0..count).map(|_| self.rule(nesting + 1, stage_now, 2)).collect()
+            (0..count).map(|_| self.rule(nesting + 1, stage_now, self.last)).collect()
         };
         let then = self.assignments();
         let enabled = !self.one_in(20);
@@ -207,7 +254,7 @@ impl Generator {
 
     /// Children that all run at one stage: each names a fact of that stage, or names none.
     fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
-        let stage = self.rng.usize(above..3);
+        let stage = self.rng.usize(above..=self.last);
         let mut rules: Vec<Node> = (0..count).map(|_| self.first_child(nesting, stage)).collect();
         if self.one_in(3) {
             rules.push(self.plain_group(Some(Cond::Always)));
@@ -231,7 +278,7 @@ impl Generator {
         if nesting < 2
             && let Kind::Group { rules, .. } = &mut group.kind
         {
-            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, 2)).collect();
+            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, self.last)).collect();
         }
         group
     }
@@ -360,6 +407,8 @@ impl Generator {
             "content_type" => response.content_type,
             "header.x-a" => (*self.pick(&["one", "two", ""])).into(),
             "usage.train-ai" => (*self.pick(&["allow", "deny", "unset"])).into(),
+            "title" => (*self.pick(&["Home", "Not found", ""])).into(),
+            "body_prefix" => (*self.pick(&["<html>", "error 404", ""])).into(),
             "meta_robots" => (*self.pick(&["noindex", "noindex, nofollow"])).into(),
             _ => (*self.pick(&["http://a.test/x", ""])).into(),
         };

@@ -44,6 +44,15 @@ pub(crate) struct Response {
     pub(crate) headers: BTreeMap<String, String>,
 }
 
+/// What a document says.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) title: String,
+    pub(crate) body_prefix: String,
+    pub(crate) meta_robots: Option<String>,
+    pub(crate) canonical: Option<String>,
+}
+
 /// The facts of one request, as far as they are known.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -59,9 +68,15 @@ pub(crate) struct World {
     pub(crate) depth: Option<u64>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) response: Option<Response>,
+    pub(crate) document: Option<Document>,
 }
 
 impl World {
+    /// A header that is there and says something.
+    fn header(&self, name: &str) -> Option<&str> {
+        self.response.as_ref()?.headers.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
     pub(crate) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
         if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
@@ -98,6 +113,12 @@ impl World {
             if let Some(size) = response.size {
                 object.insert("size".into(), json!(size));
             }
+        }
+        if let Some(document) = &self.document {
+            object.insert("title".into(), json!(document.title));
+            object.insert("body_prefix".into(), json!(document.body_prefix));
+            object.insert("meta_robots".into(), json!(document.meta_robots));
+            object.insert("canonical".into(), json!(document.canonical));
         }
         facts
     }
@@ -150,17 +171,27 @@ pub(crate) enum Kind {
 }
 
 /// The stages, by number.
-pub(crate) const STAGES: [&str; 3] = ["request", "destination", "response"];
+pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
 impl Atom {
     /// The number of the stage at which the field becomes known.
     pub(crate) fn stage(&self) -> usize {
         match self.field {
             "address" => 1,
-            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" | "meta_robots"
-            | "canonical" => 2,
+            "content_type" | "status" | "size" | "header.x-a" | "usage.train-ai" => 2,
+            "title" | "body_prefix" | "meta_robots" | "canonical" => 3,
             _ => 0,
         }
+    }
+
+    /// The same in a world whose headers may give what else the document says.
+    pub(crate) fn stage_in(&self, world: &World) -> usize {
+        let header = match self.field {
+            "meta_robots" => world.header("x-robots-tag"),
+            "canonical" => world.header("link"),
+            _ => None,
+        };
+        if header.is_some() { 2 } else { self.stage() }
     }
 
     pub(crate) fn to_json(&self) -> Json {
@@ -198,9 +229,16 @@ impl Atom {
             "dest" => one(world.dest.as_deref().unwrap_or("")),
             "content_type" => response.map(|r| vec![r.content_type.clone()]),
             "header.x-a" => header("x-a"),
-            "meta_robots" => header("x-robots-tag"),
-            "canonical" => header("link")
-                .map(|l| vec![l[0].trim_start_matches('<').split('>').next().unwrap_or("").into()]),
+            "title" => world.document.as_ref().map(|d| vec![d.title.clone()]),
+            "body_prefix" => world.document.as_ref().map(|d| vec![d.body_prefix.clone()]),
+            "meta_robots" => match world.header("x-robots-tag") {
+                Some(tag) => one(tag),
+                None => world.document.as_ref().map(|d| vec![d.meta_robots.clone().unwrap_or_default()]),
+            },
+            "canonical" => match world.header("link") {
+                Some(link) => one(link.trim_start_matches('<').split('>').next().unwrap_or("")),
+                None => world.document.as_ref().map(|d| vec![d.canonical.clone().unwrap_or_default()]),
+            },
             "usage.train-ai" => header("content-usage").map(|u| {
                 vec![match u[0].as_str() {
                     "train-ai=y" => "allow".into(),
@@ -310,6 +348,77 @@ impl Cond {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
         stage
+    }
+
+    pub(crate) fn stage_in(&self, world: &World) -> Option<usize> {
+        let mut stage = None;
+        self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage_in(world))));
+        stage
+    }
+}
+
+/// A policy: what all crawlers get, and what those of a space get besides.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) rules: Vec<Node>,
+    pub(crate) base: BTreeMap<String, Json>,
+    pub(crate) spaces: Vec<Space>,
+}
+
+/// A space of one crawler, or of all others.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    pub(crate) crawler: Option<&'static str>,
+    pub(crate) options: BTreeMap<String, Json>,
+    pub(crate) rules: Vec<Node>,
+}
+
+impl Made {
+    pub(crate) fn to_json(&self) -> Json {
+        let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
+        let space = |(at, space): (usize, &Space)| {
+            json!({
+                "name": format!("s{at}"),
+                "crawlers": space.crawler.map_or(json!([]), |name| json!([name])),
+                "options": space.options,
+                "rules": list(&space.rules),
+            })
+        };
+        json!({
+            "policy": 1,
+            "name": "random",
+            "options": self.base,
+            "lists": { "mine": { "kind": "domains", "items": ["a.test"] } },
+            "rules": list(&self.rules),
+            "spaces": self.spaces.iter().enumerate().map(space).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(crate) fn space_of(&self, crawler: &str) -> Option<&Space> {
+        let own = self.spaces.iter().find(|space| space.crawler == Some(crawler));
+        own.or_else(|| self.spaces.iter().find(|space| space.crawler.is_none()))
+    }
+
+    /// The rules of the document and of every space.
+    pub(crate) fn all(&self) -> Vec<Node> {
+        self.rules.iter().chain(self.spaces.iter().flat_map(|space| &space.rules)).cloned().collect()
+    }
+
+    /// The same policy without the rules that are disabled.
+    pub(crate) fn without_disabled(&self) -> Self {
+        let mut made = self.clone();
+        prune(&mut made.rules);
+        made.spaces.iter_mut().for_each(|space| prune(&mut space.rules));
+        made
+    }
+}
+
+fn prune(nodes: &mut Vec<Node>) {
+    nodes.retain(|node| node.enabled);
+    for node in nodes {
+        if let Kind::Group { rules, .. } = &mut node.kind {
+            prune(rules);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::model::{Cond, Kind, Node, Tri, World};
+use super::model::{Cond, Kind, Made, Node, Tri, World};
 
 /// What the oracle says of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,9 @@ pub(super) struct Said {
     pub(super) logged: bool,
     pub(super) options: BTreeMap<String, Json>,
 }
+
+/// Fields whose rules judge 2xx with content only.
+const OF_CONTENT: [&str; 6] = ["content_type", "size", "title", "body_prefix", "meta_robots", "canonical"];
 
 /// A rule as placed in its tree: what `compile` works out from the text, worked out again.
 struct Placed<'a> {
@@ -38,19 +41,25 @@ struct Memory<'a> {
 }
 
 /// Judges a request whose response is known or not; the destination stage runs if the address is known.
-pub(super) fn judge(rules: &[Node], base: &BTreeMap<String, Json>, world: &World) -> Said {
-    let placed: Vec<Placed<'_>> = rules.iter().map(|r| place(r, 0, 0, &[], None)).collect();
+pub(super) fn judge(made: &Made, world: &World) -> Said {
+    let space = made.space_of(&world.crawler);
+    let lists: [&[Node]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
+    let placed = lists.map(|rules| -> Vec<Placed<'_>> {
+        rules.iter().map(|rule| place(world, rule, 0, 0, &[], None)).collect()
+    });
     let mut memory = Memory::default();
-    for (option, value) in base {
+    for (option, value) in made.base.iter().chain(space.iter().flat_map(|space| &space.options)) {
         memory.options.insert(option.clone(), (value.clone(), None));
     }
-    let known = [true, world.address.is_some(), world.response.is_some()];
+    let known = [true, world.address.is_some(), world.response.is_some(), reads_document(world)];
     let mut last = None;
-    for stage in (0..3).filter(|s| known[*s]) {
+    for stage in (0..4).filter(|s| known[*s]) {
         let seen = at_stage(world, stage);
-        let mut stopped = false;
-        for rule in &placed {
-            stopped |= run(rule, stage, &seen, stopped, &mut memory);
+        for list in &placed {
+            let mut stopped = false;
+            for rule in list {
+                stopped |= run(rule, stage, &seen, stopped, &mut memory);
+            }
         }
         let said = conclude(&memory, stage, &seen);
         let rejects = said.rejects;
@@ -62,6 +71,12 @@ pub(super) fn judge(rules: &[Node], base: &BTreeMap<String, Json>, world: &World
     last.unwrap()
 }
 
+/// GET, 2xx, HTML or text.
+fn reads_document(world: &World) -> bool {
+    let kind = world.response.as_ref().map_or("", |response| &response.content_type);
+    world.document.is_some() && world.method == "GET" && success(world) && ["text/html", ""].contains(&kind)
+}
+
 fn at_stage(world: &World, stage: usize) -> World {
     let mut seen = world.clone();
     if stage < 1 {
@@ -69,6 +84,9 @@ fn at_stage(world: &World, stage: usize) -> World {
     }
     if stage < 2 {
         seen.response = None;
+    }
+    if stage < 3 {
+        seen.document = None;
     }
     seen
 }
@@ -80,8 +98,8 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
         rejection = Some((memory.filtered, memory.log));
     } else if disposition != json!("allow") {
         rejection = Some((by, disposition == json!("disallow-log")));
-    } else if let (Some(response), Some((Json::Bool(true), by))) =
-        (&world.response, memory.options.get("html_only"))
+    } else if let (2, Some(response), Some((Json::Bool(true), by))) =
+        (stage, &world.response, memory.options.get("html_only"))
         && success(world)
         && response.content_type != "text/html"
     {
@@ -104,6 +122,7 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
 }
 
 fn place<'a>(
+    world: &World,
     node: &'a Node,
     above: usize,
     floor: usize,
@@ -113,7 +132,7 @@ fn place<'a>(
     let mut fields: Vec<&str> = named.to_vec();
     let mut own = None;
     if let Some(cond) = node.cond() {
-        own = cond.stage();
+        own = cond.stage_in(world);
         cond.each_atom(&mut |atom| fields.push(atom.field));
     }
     if own.is_none()
@@ -123,33 +142,34 @@ fn place<'a>(
         fields.extend(names);
     }
     let floor = floor.max(node.stage.unwrap_or(0));
-    let stage = above.max(own.unwrap_or(0)).max(node.stage.unwrap_or(0));
+    let stage = above.max(own.unwrap_or(0)).max(floor);
     let names = |wanted: &[&str]| fields.iter().any(|f| wanted.contains(f));
-    let content_only = names(&["content_type", "size"]) && !names(&["status", "header.x-a"]);
+    let content_only = names(&OF_CONTENT) && !names(&["status", "header.x-a"]);
     let mut placed = Placed { node, stage, floor, content_only, first_stage: None, kids: vec![] };
     if let Kind::Group { first, rules, .. } = &node.kind {
-        let siblings = sibling_facts(rules);
-        let list = rules.iter().map(|r| place(r, stage, floor, &fields, None).stage).max();
+        let siblings = sibling_facts(world, rules);
+        let list = rules.iter().filter(|r| r.enabled);
+        let list = list.map(|r| place(world, r, stage, floor, &fields, None).stage).max();
         let list = list.map(|l| l.max(siblings.0));
         if *first && let Some(list) = list {
             placed.first_stage = Some(list);
             let facts = Some((siblings.0, &siblings.1[..]));
-            placed.kids = rules.iter().map(|r| place(r, stage, list, &fields, facts)).collect();
+            placed.kids = rules.iter().map(|r| place(world, r, stage, list, &fields, facts)).collect();
         } else {
-            placed.kids = rules.iter().map(|r| place(r, stage, floor, &fields, None)).collect();
+            placed.kids = rules.iter().map(|r| place(world, r, stage, floor, &fields, None)).collect();
         }
     }
     placed
 }
 
 /// The latest stage and all fields that the direct children of a `match: first` list name.
-fn sibling_facts(rules: &[Node]) -> (usize, Vec<&str>) {
+fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) {
     let mut fields = vec![];
     let mut stage = 0;
-    for cond in rules.iter().filter_map(Node::cond) {
+    for cond in rules.iter().filter(|rule| rule.enabled).filter_map(Node::cond) {
         cond.each_atom(&mut |atom| {
             fields.push(atom.field);
-            stage = stage.max(atom.stage());
+            stage = stage.max(atom.stage_in(world));
         });
     }
     (stage, fields)
@@ -163,7 +183,7 @@ fn success(world: &World) -> bool {
 
 /// Type and size rules judge 2xx with content only, from the response stage on.
 fn judges(rule: &Placed<'_>, stage: usize, world: &World) -> bool {
-    !(rule.content_only && stage == 2 && !success(world))
+    !(rule.content_only && stage >= 2 && !success(world))
 }
 
 fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {

@@ -1,24 +1,26 @@
 //! The table of options (policy.md section 5).
 
-use super::{Acts, Counted, Default, Effect, Shape, Spec};
-use crate::policy::rule::PolicyStage::{Destination, Request, Response};
+use super::{Acts, Counted, Default, Effect, REJECTS, Shape, Spec};
+use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 
 use Acts::{Connect, Until};
-use Effect::{NotYet, NotYetExcept, Works};
+use Effect::{Judged, NotYet, NotYetExcept, Works};
 
-const CHECK: &[&str] = &["pass", "tag", "reject"];
+const CHECK: &[&str] = &["pass", "tag", REJECTS];
+/// The word of a check that refuses.
+const REFUSES: Counted = Counted::Word(REJECTS);
 const ENFORCE: &[&str] = &["header", "meta", "strip"];
 
 /// Every option; those with a slot constant first, in the order of the constants.
 pub const SPECS: &[Spec] = &[
-    row("disposition", Shape::Disposition, Default::Required, Until(Response), Works),
-    row("reject", Shape::Intent, Default::Deny, Until(Response), Works),
-    row("reject_status", Shape::RejectStatus, Default::None, Until(Response), Works),
+    row("disposition", Shape::Disposition, Default::Required, Until(Document), Works),
+    row("reject", Shape::Intent, Default::Deny, Until(Document), Works),
+    row("reject_status", Shape::RejectStatus, Default::None, Until(Document), Works),
     row(
         "record",
         Shape::Word(&["by-log", "full", "host", "none"]),
         Default::Word("by-log"),
-        Until(Response),
+        Until(Document),
         Works,
     ),
     row("html_only", Shape::Bool, Default::Bool(false), Until(Response), Works),
@@ -26,12 +28,12 @@ pub const SPECS: &[Spec] = &[
     row("max_body", Shape::SizeOrNone, Default::None, Until(Response), Works),
     row("tunnel_undecided", Shape::Word(&["allow", "reject"]), Default::Word("reject"), Connect, Works),
     row("tls", Shape::WordOrNone(&["intercept", "tunnel", "reject"]), Default::None, Connect, Works),
-    row("index", Shape::Bool, Default::Bool(true), Until(Response), Works),
-    row("follow", Shape::Bool, Default::Bool(true), Until(Response), Works),
+    row("index", Shape::Bool, Default::Bool(true), Until(Document), Works),
+    row("follow", Shape::Bool, Default::Bool(true), Until(Document), Works),
     enforce("enforce_follow"),
     enforce("enforce_index"),
     row("priority", Shape::Priority, Default::Word("normal"), Until(Destination), NotYet),
-    row("source", Shape::TextOrNone, Default::None, Until(Response), Works),
+    row("source", Shape::TextOrNone, Default::None, Until(Document), Works),
     row("robots.obey", Shape::Bool, Default::Bool(true), Until(Destination), Works),
     row("robots.agent", Shape::TextOrNone, Default::None, Until(Destination), Works),
     row(
@@ -64,10 +66,10 @@ pub const SPECS: &[Spec] = &[
     pace("politeness.schedule", Shape::Schedule, Default::Empty),
     row("recrawl.min_interval", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
     row("recrawl.after_error", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
-    check("unmodified"),
-    check("duplicate"),
-    check("noncanonical"),
-    check("noindex"),
+    check("unmodified", NotYetExcept(REFUSES)),
+    check("duplicate", NotYetExcept(REFUSES)),
+    check("noncanonical", Judged(REFUSES)),
+    check("noindex", Judged(REFUSES)),
     row("max_buffer", Shape::Size, Default::Bytes(1 << 20), Until(Response), NotYet),
     row("timeouts.connect", Shape::DurationOrNone, Default::None, Until(Destination), Works),
     row("timeouts.connect_total", Shape::DurationOrNone, Default::None, Until(Destination), Works),
@@ -108,13 +110,12 @@ const fn row(path: &'static str, shape: Shape, default: Default, acts: Acts, eff
 /// How `index` and `follow` are enforced: by header; the other ways change documents.
 const fn enforce(path: &'static str) -> Spec {
     let effect = NotYetExcept(Counted::AllButDefault);
-    row(path, Shape::Word(ENFORCE), Default::Word("header"), Until(Response), effect)
+    row(path, Shape::Word(ENFORCE), Default::Word("header"), Until(Document), effect)
 }
 
-/// A check of responses: `reject` would refuse some.
-const fn check(path: &'static str) -> Spec {
-    let effect = NotYetExcept(Counted::Word("reject"));
-    row(path, Shape::Word(CHECK), Default::Word("pass"), Until(Response), effect)
+/// A check of responses and documents.
+const fn check(path: &'static str, effect: Effect) -> Spec {
+    row(path, Shape::Word(CHECK), Default::Word("pass"), Until(Document), effect)
 }
 
 /// Anything but the default refuses or changes requests.

@@ -61,7 +61,7 @@ fn expectations() -> Map<String, Json> {
     let all = [
         ("stage", json!({ "description": "The stage that ends it.", "enum": Stage::ALL.map(Stage::as_str) })),
         ("rule", described("The rule that decides.", &reference("text"))),
-        ("reason", json!({ "description": "The reason.", "enum": Reason::ALL.map(Reason::as_str) })),
+        ("reason", json!({ "description": "The reason.", "enum": Reason::ALL.map(Reason::as_str).to_vec() })),
         (
             "code",
             json!({ "description": "The code of the refusal.", "type": "integer", "minimum": 100, "maximum": 9999 }),

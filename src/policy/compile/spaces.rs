@@ -1,0 +1,148 @@
+//! Crawl spaces: which rules and options are whose, and what the global space may hold (policy.md section 6).
+
+use std::collections::BTreeMap;
+
+use crate::policy::condition::Condition;
+use crate::policy::field::Field;
+use crate::policy::rule::{Mode, RuleClass};
+use crate::policy::source::tree::{Source, SourceBody, SourceGlobal, SourceRule, SourceSpace, Text};
+use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
+use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problems::Problems;
+
+use super::Purpose;
+use super::drafts::{Draft, Drafts, Home, condition_of};
+use super::options::Options;
+
+/// The spaces of a policy.
+pub(super) fn spaces(
+    source: &Source,
+    purpose: Purpose,
+    drafts: &Drafts<'_>,
+    options: &mut Options,
+    problems: &mut Problems,
+) -> Spaces {
+    unique(&source.spaces, problems);
+    global_rules(drafts, problems);
+    if let Some(global) = source.global.as_ref().filter(|_| purpose == Purpose::Serve) {
+        let message = "`global_space` is asked only for URLs of the ledger, which is not in this version";
+        problems.push(Problem::warning(&global.place, message));
+    }
+    let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
+        name: space.name.value.clone(),
+        crawlers: space.crawlers.iter().map(|name| name.value.clone()).collect(),
+        rules: drafts.range(Home::Space(at)),
+        options: options.of_space(&space.options, problems),
+        setter: format!("spaces.{}.options", space.name.value).into(),
+    });
+    let all: Box<[Space]> = all.collect();
+    let names = numbered(&source.spaces)
+        .flat_map(|(at, space)| space.crawlers.iter().map(move |name| (name.value.clone(), at)));
+    let mut crawlers: Vec<(Box<str>, SpaceIndex)> = names.collect();
+    crawlers.sort_unstable();
+    Spaces {
+        document: drafts.range(Home::Document),
+        all,
+        crawlers: crawlers.into(),
+        fallback: numbered(&source.spaces).find(|(_, space)| space.crawlers.is_empty()).map(|(at, _)| at),
+        global: match source.global.as_ref().map(|global| &global.value) {
+            None => GlobalSpace::Undefined,
+            Some(SourceGlobal::Union) => GlobalSpace::Union,
+            Some(SourceGlobal::Rules(_)) => GlobalSpace::Rules(drafts.range(Home::Global)),
+        },
+    }
+}
+
+fn numbered(spaces: &[SourceSpace]) -> impl Iterator<Item = (SpaceIndex, &SourceSpace)> {
+    (0..u16::MAX).map(SpaceIndex).zip(spaces)
+}
+
+/// Names are unique, a crawler is in one space, and one space at most is the default.
+fn unique(spaces: &[SourceSpace], problems: &mut Problems) {
+    let mut names: BTreeMap<&str, &Place> = BTreeMap::new();
+    let mut crawlers: BTreeMap<&str, &Text> = BTreeMap::new();
+    let mut fallback: Option<&Place> = None;
+    for space in spaces {
+        let (name, place) = (space.name.value.as_str(), &space.name.place);
+        if let Some(first) = names.insert(name, place) {
+            let message = format!("a space of this name is there already, at {first}");
+            problems.push(Problem::error(place, message).found(name));
+        }
+        for crawler in &space.crawlers {
+            if let Some(first) = crawlers.insert(&crawler.value, crawler) {
+                let message =
+                    format!("a crawler is in one space, and this one is in another at {}", first.place);
+                problems.push(Problem::error(&crawler.place, message).found(&*crawler.value));
+            }
+        }
+        if space.crawlers.is_empty()
+            && let Some(first) = fallback.replace(place)
+        {
+            let message = format!("a second space for all other crawlers; the first is at {first}");
+            problems.push(Problem::error(place, message).found(name).help("name its `crawlers`"));
+        }
+    }
+}
+
+/// The global space holds domain rules only, which say no more than whether a URL is allowed.
+fn global_rules(drafts: &Drafts<'_>, problems: &mut Problems) {
+    for draft in drafts.all.iter().filter(|draft| draft.home == Home::Global) {
+        let rule = draft.source;
+        let wrong = if is_domain(&draft.condition) { None } else { offender(rule) };
+        let set = match &rule.body {
+            SourceBody::Group(group) => group.set.first().map(|option| &option.place),
+            SourceBody::Filter(_) => None,
+        };
+        let stage = rule.stage.as_ref().map(|stage| &stage.place);
+        for place in [wrong, set, stage].into_iter().flatten() {
+            let message = "the global space has domain rules only: `host`, `domain`, `authority`, `port`";
+            let problem = Problem::error(place, message).in_rule(Some(rule.name()));
+            problems.push(problem.help("write other rules under `rules`, or in a space"));
+        }
+    }
+}
+
+/// The first atom that is not one of a domain rule; a list says only by its kind what it is.
+fn offender(rule: &SourceRule) -> Option<&Place> {
+    let (mut named, mut first) = (None, None);
+    condition_of(rule)?.each_atom(&mut |atom| {
+        first.get_or_insert(&atom.place);
+        if atom.field.as_ref().is_some_and(|field| !is_domain_field(field)) {
+            named.get_or_insert(&atom.place);
+        }
+    });
+    named.or(first)
+}
+
+/// Whether a condition names no field but those of a domain rule.
+fn is_domain(condition: &Condition) -> bool {
+    let mut domain = true;
+    condition.each_field(&mut |field| {
+        domain &= is_domain_field(field);
+    });
+    domain
+}
+
+fn is_domain_field(field: &Field) -> bool {
+    matches!(field, Field::Host | Field::Authority | Field::Port)
+}
+
+/// The class of each rule. One that names no fact counts in a `match: first` list as naming what its siblings name.
+pub(super) fn classes(drafts: &Drafts<'_>) -> Vec<RuleClass> {
+    let mut classes: Vec<RuleClass> = Vec::with_capacity(drafts.all.len());
+    for draft in &drafts.all {
+        let above = draft.parent.and_then(|parent| classes.get(parent)).copied();
+        let around = above.unwrap_or(RuleClass::Domain) == RuleClass::Domain;
+        let domain = around && is_domain(&draft.condition) && among_domain_rules(drafts, draft);
+        classes.push(if domain { RuleClass::Domain } else { RuleClass::Other });
+    }
+    classes
+}
+
+fn among_domain_rules(drafts: &Drafts<'_>, draft: &Draft<'_>) -> bool {
+    if draft.condition.stage().is_some() {
+        return true;
+    }
+    let rivals = drafts.rivals(draft).unwrap_or_default();
+    rivals.iter().filter(|rival| rival.mode != Mode::Disabled).all(|rival| is_domain(&rival.condition))
+}

@@ -1,0 +1,337 @@
+//! The document stage, and the options that look at answers (policy.md sections 2, 4 and 5).
+
+use crawlgate::gate::trial::Trial;
+use crawlgate::policy::Policy;
+use crawlgate::policy::cases::CaseFacts;
+use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::problem::Problem;
+use crawlgate::vocab::profile::Profile;
+use serde_json::{Value as Json, json};
+
+fn opened(body: &str, purpose: Purpose) -> Result<Compiled, String> {
+    let head = if body.contains("options:") { "" } else { "options: { disposition: allow }\n" };
+    let files = MemoryFiles::new().with("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
+    let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.rendered() + "\n").collect();
+    load(&files, "p.yaml", purpose).map_err(shown)
+}
+
+fn compiled(body: &str) -> Policy {
+    opened(body, Purpose::Study).unwrap_or_else(|problems| panic!("{body}\n{problems}")).policy
+}
+
+/// `stage reason rule status` of a refusal, or `allow stage`.
+fn said(policy: &Policy, facts: &Json) -> String {
+    let mut facts = facts.clone();
+    if facts.get("url").is_none() {
+        facts["url"] = json!("http://h.test/a");
+    }
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+    let trial = Trial::new(policy, &facts, Profile::Generic);
+    let (decision, answer) = (&trial.decision, trial.answer());
+    let stage = decision.stage.as_str();
+    if !decision.rejects() {
+        return format!("allow {stage}");
+    }
+    let (reason, rule) = (decision.reason().as_str(), trial.rule().unwrap_or("-"));
+    format!("{stage} {reason} {rule} {}", answer.status.unwrap())
+}
+
+fn check(rows: &[(&str, Json, &str)]) {
+    for (body, facts, expected) in rows {
+        assert_eq!(said(&compiled(body), facts), *expected, "{body} with {facts}");
+    }
+}
+
+const TITLE: &str = "rules: [{ id: x, forbid: { title: not found } }]";
+const ROBOTS: &str = "rules: [{ id: x, forbid: { meta_robots: { contains: noindex } } }]";
+
+#[test]
+fn the_stage_runs_for_a_get_with_2xx_in_html_or_text() {
+    let page = |more: Json| {
+        let mut facts = json!({ "title": "page not found" });
+        facts.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        facts
+    };
+    check(&[
+        (TITLE, page(json!({})), "document rule x 451"),
+        (TITLE, page(json!({ "content_type": "text/html; charset=utf-8" })), "document rule x 451"),
+        (TITLE, page(json!({ "content_type": "application/xhtml+xml" })), "document rule x 451"),
+        (TITLE, page(json!({ "content_type": "text/plain" })), "document rule x 451"),
+        (TITLE, page(json!({ "content_type": "image/png" })), "allow response"),
+        (TITLE, page(json!({ "content_type": "text/html", "status": 404 })), "allow response"),
+        (TITLE, page(json!({ "content_type": "text/html", "status": 204 })), "allow response"),
+        (TITLE, page(json!({ "content_type": "text/html", "method": "HEAD" })), "allow response"),
+        (TITLE, page(json!({ "content_type": "text/html", "method": "POST" })), "allow response"),
+        (TITLE, json!({ "title": "home" }), "allow document"),
+        (TITLE, json!({ "content_type": "text/html" }), "allow response"),
+        (
+            "rules: [{ id: x, forbid: { body_prefix: error } }]",
+            json!({ "body_prefix": "an error" }),
+            "document rule x 451",
+        ),
+        (
+            "rules: [{ id: x, require: { title: { regex: '^Home' } } }]",
+            json!({ "title": "" }),
+            "document rule x 451",
+        ),
+    ]);
+}
+
+#[test]
+fn headers_make_robots_and_canonical_known_early() {
+    let tag = |value: &str| json!({ "headers": { "X-Robots-Tag": value } });
+    check(&[
+        (ROBOTS, tag("noindex"), "response rule x 451"),
+        (ROBOTS, json!({ "meta_robots": "noindex" }), "document rule x 451"),
+        // What the header gives is the fact; the document says nothing more.
+        (
+            ROBOTS,
+            json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
+            "allow document",
+        ),
+        (ROBOTS, json!({ "content_type": "text/html" }), "allow response"),
+        // Document facts are of 2xx, in a header too.
+        (ROBOTS, json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }), "allow response"),
+        (
+            "rules: [{ id: x, forbid: { meta_robots: noindex, status: 404 } }]",
+            json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }),
+            "response rule x 451",
+        ),
+        // A group runs where its facts are known.
+        (
+            "rules: [{ id: x, when: { canonical: 'http://h/b' }, then: disallow }]",
+            json!({ "headers": { "Link": "<http://h/b>; rel=canonical" } }),
+            "response rule x 451",
+        ),
+        (
+            "rules: [{ id: x, when: { canonical: 'http://h/b' }, then: disallow }]",
+            json!({ "canonical": "http://h/b" }),
+            "document rule x 451",
+        ),
+        // The children of `match: first` run together: at the response if headers give all that they name.
+        (
+            "rules: [{ match: first, rules: [{ when: { canonical: x } }, { id: x, forbid: { meta_robots: noindex } }] }]",
+            json!({ "headers": { "X-Robots-Tag": "noindex" }, "canonical": "y" }),
+            "document rule x 451",
+        ),
+        (
+            "rules: [{ match: first, rules: [{ when: { canonical: x } }, { id: x, forbid: { meta_robots: noindex } }] }]",
+            json!({ "headers": { "X-Robots-Tag": "noindex", "Link": "<y>; rel=canonical" } }),
+            "response rule x 451",
+        ),
+        // `stage` makes it wait.
+        (
+            "rules: [{ id: x, stage: document, forbid: { meta_robots: noindex } }]",
+            json!({ "headers": { "X-Robots-Tag": "noindex" }, "title": "" }),
+            "document rule x 451",
+        ),
+        (
+            "rules: [{ id: x, stage: response, forbid: { meta_robots: noindex } }]",
+            json!({ "meta_robots": "noindex" }),
+            "document rule x 451",
+        ),
+    ]);
+}
+
+/// Where the proxy serves, what no header gives is taken as not there, at the response.
+#[test]
+fn a_serving_policy_goes_by_headers_alone() {
+    let serving = |body: &str| opened(body, Purpose::Serve).unwrap().policy;
+    for (body, facts, expected) in [
+        (ROBOTS, json!({ "meta_robots": "noindex" }), "allow response"),
+        (ROBOTS, json!({ "headers": { "X-Robots-Tag": "noindex" } }), "response rule x 451"),
+        (
+            "rules: [{ id: x, require: { meta_robots: index } }]",
+            json!({ "status": 200 }),
+            "response rule x 451",
+        ),
+        (
+            "rules: [{ id: x, when: { canonical: '' }, then: disallow }]",
+            json!({ "status": 200 }),
+            "response rule x 451",
+        ),
+    ] {
+        assert_eq!(said(&serving(body), &facts), expected, "{body}");
+    }
+}
+
+#[test]
+fn what_only_a_document_tells_is_an_error_to_serve_under_and_a_warning_to_study() {
+    for body in [
+        TITLE,
+        "rules: [{ forbid: { body_prefix: x } }]",
+        "rules: [{ stage: document, forbid: { ext: gif } }]",
+        "rules: [{ stage: document, forbid: { ext: gif }, as: 404 }]",
+        "rules: [{ set: { noindex: reject } }]",
+        "options: { disposition: allow, noncanonical: reject }",
+    ] {
+        let refused = opened(body, Purpose::Serve).map(|_| ()).unwrap_err();
+        assert!(refused.contains("error") && refused.contains("not in this version"), "{body}\n{refused}");
+        let studied = opened(body, Purpose::Study).unwrap();
+        let warned = studied.problems.iter().any(|p| p.message.contains("not in this version"));
+        assert!(warned, "{body}");
+    }
+    for body in ["rules: [{ set: { unmodified: reject } }]", "rules: [{ set: { duplicate: reject } }]"] {
+        assert!(opened(body, Purpose::Study).is_err(), "{body}: needs memory");
+    }
+}
+
+#[test]
+fn a_soft_error_has_its_own_reason_and_status() {
+    const SOFT: &str = "rules: [{ id: a, forbid: { title: x } }, { id: s, forbid: { title: x }, as: 410 }]";
+    check(&[
+        (
+            "rules: [{ id: s, forbid: { title: not found }, as: 404 }]",
+            json!({ "title": "not found" }),
+            "document soft_error s 404",
+        ),
+        (
+            "rules: [{ id: s, require: { title: { contains: Home } }, as: 404 }]",
+            json!({ "title": "not found" }),
+            "document soft_error s 404",
+        ),
+        // Before all other reasons of the stage, and whatever the options say of statuses.
+        (SOFT, json!({ "title": "x" }), "document soft_error s 410"),
+        (
+            "options: { disposition: allow, reject_status: 403 }\nrules: [{ id: s, forbid: { title: x }, as: 404 }]",
+            json!({ "title": "x" }),
+            "document soft_error s 404",
+        ),
+        // It waits for the document, even where the URL would decide.
+        (
+            "rules: [{ id: s, forbid: { any: [{ under: /a }, { title: x }] }, as: 404 }]",
+            json!({ "title": "y" }),
+            "document soft_error s 404",
+        ),
+        (
+            "rules: [{ id: s, stage: document, forbid: { under: /a }, as: 404 }]",
+            json!({ "title": "y" }),
+            "document soft_error s 404",
+        ),
+    ]);
+    for (rule, expected) in [
+        ("{ forbid: { ext: gif }, as: 404 }", "document stage"),
+        ("{ forbid: { title: x }, as: 200 }", "as"),
+        ("{ forbid: { title: x }, as: 407 }", "407"),
+        ("{ forbid: { title: x }, as: 404, reject: gone }", "leave one of them out"),
+        ("{ when: { title: x }, as: 404 }", "not a key of"),
+        ("{ stage: response, forbid: { title: x } }", "before the facts"),
+        ("{ stage: request, forbid: { meta_robots: x } }", "write `stage: response`"),
+    ] {
+        let said = opened(&format!("rules: [{rule}]"), Purpose::Study).map(|_| ()).unwrap_err();
+        assert!(said.contains(expected), "{rule}\n{said}");
+    }
+}
+
+/// The next to last paragraph of section 4: what is named when several things reject.
+#[test]
+fn reasons_have_an_order() {
+    let options = |more: &str| format!("options: {{ disposition: allow, {more} }}\n");
+    let checks = options("noncanonical: reject, noindex: reject, max_body: 5B");
+    let all = json!({ "size": 9, "content_type": "a/b", "headers": { "Link": "</b>; rel=canonical", "X-Robots-Tag": "none" } });
+    let without = |key: &str| {
+        let mut facts = all.clone();
+        facts["size"] = json!(1);
+        if !key.is_empty() {
+            facts["headers"].as_object_mut().unwrap().remove(key);
+        }
+        facts
+    };
+    let filter = "rules: [{ id: f, forbid: { content_type: a/b } }]";
+    let html = options("noindex: reject, html_only: true");
+    check(&[
+        (&format!("{checks}{filter}"), all.clone(), "response body_too_large - 451"),
+        (&format!("{checks}{filter}"), without(""), "response noncanonical - 451"),
+        (&format!("{checks}{filter}"), without("Link"), "response rule f 451"),
+        (&checks, without("Link"), "response noindex - 451"),
+        (&html, without("Link"), "response rule - 451"),
+        // At the document: soft errors, canonical, index, rules.
+        (
+            &format!("{checks}rules: [{{ id: s, forbid: {{ title: x }}, as: 404 }}]"),
+            json!({ "title": "x", "canonical": "/b", "meta_robots": "noindex" }),
+            "document soft_error s 404",
+        ),
+        (
+            &format!("{checks}{TITLE}"),
+            json!({ "title": "not found", "canonical": "/b", "meta_robots": "noindex" }),
+            "document noncanonical - 451",
+        ),
+        (
+            &format!("{checks}{TITLE}"),
+            json!({ "title": "not found", "meta_robots": "noindex" }),
+            "document noindex - 451",
+        ),
+        (&format!("{checks}{TITLE}"), json!({ "title": "not found" }), "document rule x 451"),
+    ]);
+}
+
+#[test]
+fn canonical_forms_are_compared() {
+    const ON: &str = "rules: [{ id: c, when: { host: h.test }, set: { noncanonical: reject } }]";
+    let link = |target: &str| json!({ "headers": { "Link": format!("<{target}>; rel=\"canonical\"") } });
+    check(&[
+        (ON, link("http://h.test/a"), "allow response"),
+        (ON, link("HTTP://H.test:80/x/../a#top"), "allow response"),
+        (ON, link("/a"), "allow response"),
+        (ON, link("a"), "allow response"),
+        (ON, link("/b"), "response noncanonical c 451"),
+        (ON, link("//other.test/a"), "response noncanonical c 451"),
+        (ON, link("https://h.test/a"), "response noncanonical c 451"),
+        // What is no URL that could be asked for is not another one.
+        (ON, link("mailto:x@h.test"), "allow response"),
+        (ON, json!({ "canonical": "http://h.test/b" }), "document noncanonical c 451"),
+        (ON, json!({ "canonical": "http://h.test/a" }), "allow document"),
+        (ON, json!({ "status": 404, "headers": { "Link": "</b>; rel=canonical" } }), "allow response"),
+        ("rules: [{ set: { noncanonical: tag } }]", link("/b"), "allow response"),
+    ]);
+}
+
+#[test]
+fn noindex_is_read_in_headers_and_documents() {
+    const ON: &str = "rules: [{ id: n, when: { host: h.test }, set: { noindex: reject } }]";
+    check(&[
+        (ON, json!({ "headers": { "X-Robots-Tag": "nofollow, noindex" } }), "response noindex n 451"),
+        (ON, json!({ "headers": { "X-Robots-Tag": "googlebot: noindex" } }), "allow response"),
+        (
+            ON,
+            json!({ "crawler": "news", "headers": { "X-Robots-Tag": "news: noindex" } }),
+            "response noindex n 451",
+        ),
+        (ON, json!({ "meta_robots": "NONE" }), "document noindex n 451"),
+        // A header that says less takes nothing from the document.
+        (
+            ON,
+            json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
+            "document noindex n 451",
+        ),
+        (ON, json!({ "status": 204, "headers": { "X-Robots-Tag": "noindex" } }), "allow response"),
+        ("rules: [{ set: { noindex: tag } }]", json!({ "meta_robots": "noindex" }), "allow document"),
+    ]);
+}
+
+#[test]
+fn usage_is_what_robots_txt_and_headers_say_together() {
+    const ON: &str = "rules: [{ id: u, forbid: { usage.train-ai: deny } }]";
+    check(&[
+        (ON, json!({ "usage": { "train-ai": "deny" } }), "response rule u 451"),
+        (ON, json!({ "headers": { "Content-Usage": "train-ai=n" } }), "response rule u 451"),
+        (
+            ON,
+            json!({ "usage": { "train-ai": "deny" }, "headers": { "Content-Usage": "train-ai=y" } }),
+            "response rule u 451",
+        ),
+        (
+            ON,
+            json!({ "usage": { "train-ai": "allow" }, "headers": { "Content-Usage": "train-ai=n" } }),
+            "response rule u 451",
+        ),
+        (ON, json!({ "usage": { "train-ai": "allow" } }), "allow response"),
+        (ON, json!({ "usage": { "search": "deny" } }), "allow response"),
+        (
+            "rules: [{ id: u, require: { usage.search: allow } }]",
+            json!({ "usage": { "search": "unset" } }),
+            "response rule u 451",
+        ),
+    ]);
+}
