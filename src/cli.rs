@@ -9,6 +9,7 @@ pub mod authority;
 mod bundle;
 mod ca;
 mod check;
+mod completions;
 mod decide;
 mod demo;
 mod diff;
@@ -61,6 +62,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
         Command::Password => password::run(),
         Command::Shadow(args) => shadow::run(&args),
     }

@@ -69,6 +69,9 @@ pub enum Command {
     /// Print the JSON Schema of policies or configurations, for editors
     #[command(after_help = SCHEMA_HELP)]
     Schema(SchemaArgs),
+    /// Print what a shell needs to complete commands
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArgs),
     /// Make the hash of a password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
@@ -106,6 +109,15 @@ A policy whose first line is
 
 is completed, explained and checked by editors that use the YAML language server (VS Code, Neovim, Helix, Emacs and
 others). The path is relative to the policy. What a schema cannot say is for `crawlgate check`.
+
+Exit codes: 0 printed, 2 wrong usage.";
+
+const COMPLETIONS_HELP: &str = "\
+Example:
+  eval \"$(crawlgate completions bash)\"
+  crawlgate completions zsh > ~/.zfunc/_crawlgate
+  crawlgate completions fish > ~/.config/fish/completions/crawlgate.fish
+  crawlgate completions powershell | Out-String | Invoke-Expression
 
 Exit codes: 0 printed, 2 wrong usage.";
 
@@ -390,6 +402,27 @@ pub struct SchemaArgs {
     /// Of what
     #[arg(value_enum, value_name = "WHAT")]
     pub of: SchemaOf,
+}
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: CompletionShell,
+}
+
+/// The shells that can complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletionShell {
+    /// bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
+    /// PowerShell.
+    Powershell,
 }
 
 /// What has a schema.

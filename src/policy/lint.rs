@@ -37,8 +37,8 @@ pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule], errors: 
     let mut dead_until = 0;
     for at in 0..policy.rules.len() {
         let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else { continue };
-        // What stands in a dead group is dead with it.
-        if at < dead_until || !view.is_sound(at) {
+        // What stands in a dead group is dead with it; of the global space the first rule that fits decides a code.
+        if at < dead_until || !view.is_sound(at) || !view.is_live(at) {
             continue;
         }
         if let Some(death) = dead::of(&view, at, &budget) {

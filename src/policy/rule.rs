@@ -164,12 +164,10 @@ impl Rule {
 /// When a rule runs that names what a response header may give (policy.md section 4: such a rule runs at both stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByHeaders {
-    /// What must be given for that.
-    pub fields: HeaderFields,
-    /// [`Rule::floor`] in that case.
-    pub floor: PolicyStage,
-    /// [`Rule::stage`] in that case.
-    pub stage: PolicyStage,
+    /// [`Rule::floor`] if these are given.
+    pub floor: (HeaderFields, PolicyStage),
+    /// [`Rule::stage`] if these are given.
+    pub stage: (HeaderFields, PolicyStage),
 }
 
 /// Which of the fields that a response header or else the document gives.

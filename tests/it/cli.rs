@@ -454,7 +454,9 @@ fn target_shows_canonical_forms() {
 fn help_teaches() {
     let said = run(&["--help"], "");
     assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
-    for command in ["run", "demo", "check", "explain", "decide", "test", "diff", "schema", "target"] {
+    for command in
+        ["run", "demo", "check", "explain", "decide", "test", "diff", "schema", "completions", "target"]
+    {
         assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
         let said = run(&[command, "--help"], "");
         assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);
@@ -469,6 +471,45 @@ fn help_teaches() {
         let said = run(wrong, "");
         assert!(said.code == 2 && said.out.is_empty() && !said.err.is_empty(), "{wrong:?} {said:?}");
     }
+}
+
+/// In 60 columns the reasons stand below the rules, and no line is longer.
+#[test]
+fn explain_fits_a_narrow_terminal() {
+    let folder = folder();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args([
+            "explain",
+            "http://intra.example.com/cgi-bin/a/rather/long/path/to/a/page.html?with=a&query=too",
+        ])
+        .args(["--policy", "p.yaml"])
+        .current_dir(folder.path())
+        .env("COLUMNS", "60")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rules = text.split("Options\n").next().unwrap().split("Rules\n").nth(1).unwrap();
+    assert!(
+        rules.starts_with("  intranet      matched\n      host intra.example.com is in intra.example.com\n"),
+        "{text}"
+    );
+    assert!(
+        rules.contains(
+            "    no-cgi      matched\n        path /cgi-bin/a/rather/long/pat… is under /cgi-bin\n"
+        ),
+        "{text}"
+    );
+    assert!(rules.lines().all(|line| line.chars().count() <= 60), "{text}");
+}
+
+#[test]
+fn shells_complete_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let said = run(&["completions", shell], "");
+        assert!(said.code == 0 && said.err.is_empty() && said.out.contains("explain"), "{shell} {said:?}");
+        assert!(said.out.contains("threshold"), "{shell}");
+    }
+    assert_eq!(run(&["completions", "csh"], "").code, 2);
 }
 
 /// A reader that leaves early ends the command without a complaint.

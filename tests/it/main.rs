@@ -21,6 +21,8 @@ mod diff;
 mod document;
 mod drain;
 mod effects;
+mod examples;
+mod fuzz;
 mod head;
 mod identify;
 mod layers;

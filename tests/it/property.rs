@@ -1,8 +1,9 @@
 //! 10,000 random policies and facts against an oracle that follows the text of policy.md.
 //!
-//! `tests/mutants` breaks the evaluator in five ways, and each must make these tests fail.
+//! `tests/mutants` breaks the evaluator in nine ways, and each must make these tests fail.
 
 pub(crate) mod generate;
+mod laws;
 pub(crate) mod model;
 mod oracle;
 mod shadow;

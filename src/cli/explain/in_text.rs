@@ -30,6 +30,8 @@ pub(super) enum Depth {
 
 /// The most reasons shown of one rule.
 const REASONS: usize = 3;
+/// With less room than this beside the rules, reasons stand below them.
+const NARROW: usize = 44;
 /// The least width for reasons, however narrow the terminal is.
 const NARROWEST: usize = 24;
 
@@ -95,17 +97,30 @@ impl Page {
         name: &str,
         (names, states): (usize, usize),
     ) {
-        let indent = 2 + names + 2 + states + 2;
+        let beside = 2 + names + 2 + states + 2;
+        // In a narrow terminal the notes get lines of their own.
+        let own_lines = self.width < beside + NARROW;
+        let indent = if own_lines { 2 + 2 * line.depth + 4 } else { beside };
         let room = self.width.saturating_sub(indent).max(NARROWEST);
-        let notes = notes(trial, facts, line, room);
-        let state = self.paint.paint(tone(line.status), format!("{:states$}", line.status.as_str()));
-        let mut notes = notes.iter().map(|note| self.paint.paint(Tone::Faint, fitted(note, room)));
-        let first = notes.next().unwrap_or_default();
+        let notes: Vec<String> =
+            notes(trial, facts, line, room).iter().map(|note| fitted(note, room)).collect();
+        let notes = notes.into_iter().map(|note| match line.status {
+            RuleStatus::Matched => note,
+            RuleStatus::NoMatch
+            | RuleStatus::Stopped
+            | RuleStatus::Disabled
+            | RuleStatus::Parent
+            | RuleStatus::Undecided => self.paint.paint(Tone::Faint, note),
+        });
+        let mut notes: Vec<String> = notes.collect();
+        let first = if own_lines || notes.is_empty() { String::new() } else { notes.remove(0) };
+        let decided = trial.rule() == Some(line.rule.id.as_str());
         // A name that is too long for its column pushes the rest of its line to the right.
-        let row = format!("  {name:names$}  {state}  {first}");
-        let others: Vec<String> = notes.map(|note| format!("{:indent$}{note}", "")).collect();
-        self.line(&row);
-        others.iter().for_each(|line| self.line(line));
+        let name = format!("{name:names$}");
+        let name = if decided { self.paint.paint(tone_of(trial), name) } else { name };
+        let state = self.paint.paint(tone(line.status), format!("{:states$}", line.status.as_str()));
+        self.line(&format!("  {name}  {state}  {first}"));
+        notes.iter().for_each(|note| self.line(&format!("{:indent$}{note}", "")));
     }
 
     /// First what the policy sets, then, faint, the rest or how many there are.

@@ -147,6 +147,7 @@ fn policy() -> Group {
             "Whether it is read again when its files have changed.",
             boolean(Settings::default().policy.watch),
         )
+        .key("shadow", "A policy that is judged beside it, counted and logged, without any effect. none: no such policy.", text())
 }
 
 fn profile() -> Json {

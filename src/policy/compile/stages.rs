@@ -18,8 +18,9 @@ pub(super) struct Placing {
     pub(super) stage: PolicyStage,
     /// The same two if headers give what they can.
     pub(super) early: Early,
-    /// What headers would have to give for that.
+    /// What headers would have to give for that: for the stage, and for the floor.
     headed: HeaderFields,
+    headed_floor: HeaderFields,
     /// The first stage at which its condition and the guards around it could be decided.
     pub(super) earliest: PolicyStage,
     /// It judges 2xx with content only.
@@ -46,7 +47,8 @@ impl Placing {
     /// When it runs if headers give what else the document says; none if that changes nothing.
     pub(super) fn by_headers(&self) -> Option<ByHeaders> {
         let Early { floor, stage } = self.early;
-        (stage < self.stage).then_some(ByHeaders { fields: self.headed, floor, stage })
+        let earlier = stage < self.stage || floor < self.floor;
+        earlier.then_some(ByHeaders { floor: (self.headed_floor, floor), stage: (self.headed, stage) })
     }
 }
 
@@ -90,6 +92,7 @@ const OUTERMOST: Placing = Placing {
     stage: PolicyStage::Request,
     early: Early { floor: PolicyStage::Request, stage: PolicyStage::Request },
     headed: HeaderFields { meta_robots: false, canonical: false },
+    headed_floor: HeaderFields { meta_robots: false, canonical: false },
     earliest: PolicyStage::Request,
     content_only: false,
     lifts: false,
@@ -129,6 +132,7 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     let floor = above.floor.max(explicit).max(in_list);
     let early_in_list = list.map_or(PolicyStage::Request, |list| list.early);
     let early_floor = above.early.floor.max(explicit).max(early_in_list);
+    let in_headed_list = list.map_or(HeaderFields::default(), |list| list.headed);
     // A condition that names no fact counts as naming those of its siblings.
     let siblings = list.filter(|_| own.is_none());
     let content = names.content || siblings.is_some_and(|list| list.content);
@@ -137,7 +141,8 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
         floor,
         stage: facts.max(floor),
         early: Early { floor: early_floor, stage: early.max(early_floor) },
-        headed: list.map_or(above.headed, |list| above.headed.union(list.headed)).union(names.headed),
+        headed: in_headed_list.union(above.headed).union(names.headed),
+        headed_floor: in_headed_list.union(above.headed_floor),
         earliest: above.earliest.max(earliest(&draft.condition)).max(early_floor),
         content_only: content && !lifts,
         lifts,
@@ -184,7 +189,7 @@ fn first_list(
     let mut list = FirstList {
         stage: group.stage,
         early: group.early.stage,
-        headed: HeaderFields::default(),
+        headed: group.headed,
         content: false,
         lifts: false,
     };

@@ -141,9 +141,7 @@ impl<'a> Walk<'a> {
             (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
             (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
             (State::Matched, _) => self.children(at, rule, group, pass),
-            (State::Undecided, _) if !self.is_url() => {
-                self.children(at, rule, group, pass.max(Pass::Perhaps))
-            }
+            (State::Undecided, _) if !self.is_url() => self.perhaps_again(at, rule, group, pass),
             (State::Pending, std::cmp::Ordering::Less) => Flow::On,
             (State::NoMatch | State::Cut | State::Undecided, _) => Flow::On,
         }
@@ -151,6 +149,7 @@ impl<'a> Walk<'a> {
 
     /// A group at its own stage.
     fn apply(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        let pass = pass.max(self.here_or_later(rule));
         if pass == Pass::Cut {
             self.trail.set_state(at, State::Cut);
             return Flow::On;
@@ -185,6 +184,17 @@ impl<'a> Walk<'a> {
                 flow
             }
         }
+    }
+
+    /// Inside a tunnel: what is in an undecided group. If it may run at either of two stages, so may what it does itself.
+    fn perhaps_again(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+        let again = rule.by_headers.is_some() && self.stage == PolicyStage::Document;
+        if again {
+            self.perhaps_assign(at, group);
+        }
+        let flow = self.children(at, rule, group, pass.max(Pass::Perhaps));
+        self.perhaps_stopped |= again && group.stop;
+        flow
     }
 
     /// A group of a later stage: what its guard says already lets filters inside it be decided early.
@@ -240,6 +250,7 @@ impl<'a> Walk<'a> {
             Sense::Forbid => holds,
             Sense::Require => holds.negated(),
         };
+        let pass = if self.stage < PolicyStage::Response { pass } else { pass.max(self.here_or_later(rule)) };
         match (self.judges(rule, hit), pass) {
             (Truth::Unknown, _) if self.stage < stage => {}
             (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
@@ -298,15 +309,14 @@ impl<'a> Walk<'a> {
 
     /// The floor and the stage of a rule, for this response.
     fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
-        match &rule.by_headers {
-            Some(early) if self.are_given(early) => (early.floor, early.stage),
-            Some(_) | None => (rule.floor, rule.stage),
-        }
+        let Some(ByHeaders { floor, stage }) = rule.by_headers else { return (rule.floor, rule.stage) };
+        let early = |fields| self.may_be_given() || self.are_given(fields);
+        let floor = if early(floor.0) { floor.1 } else { rule.floor };
+        (floor, if early(stage.0) { stage.1 } else { rule.stage })
     }
 
-    /// Whether the response's headers give what a rule names.
-    fn are_given(&self, early: &ByHeaders) -> bool {
-        let HeaderFields { meta_robots, canonical } = early.fields;
+    /// Whether the response's headers give these fields.
+    fn are_given(&self, HeaderFields { meta_robots, canonical }: HeaderFields) -> bool {
         let asked = [(meta_robots, Field::MetaRobots), (canonical, Field::Canonical)];
         // Once the document is known both are; whether headers gave them is asked of the headers alone.
         let document = if self.stage == PolicyStage::Document { Fact::Unknown } else { self.facts.document };
@@ -315,6 +325,16 @@ impl<'a> Walk<'a> {
             && asked
                 .iter()
                 .all(|(asked, field)| !asked || field.any_text(&headers, |_| false) != Fact::Unknown)
+    }
+
+    /// Inside a tunnel nobody knows which headers a response has.
+    fn may_be_given(&self) -> bool {
+        !self.is_url() && self.stage == PolicyStage::Response
+    }
+
+    /// Inside a tunnel a rule that headers may bring forward runs perhaps at the response, perhaps at the document.
+    fn here_or_later(&self, rule: &Rule) -> Pass {
+        if rule.by_headers.is_some() && !self.is_url() { Pass::Perhaps } else { Pass::Live }
     }
 
     fn is_url(&self) -> bool {

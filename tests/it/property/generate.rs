@@ -11,7 +11,7 @@ use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, Worl
 /// How often each thing was generated: the test prints it and asks for a minimum.
 pub(crate) type Spread = BTreeMap<String, u64>;
 
-const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
+pub(super) const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
 const PATHS: [&str; 9] =
     ["/", "/x", "/old", "/old/a", "/older", "/cgi-bin/x.gif", "/a/a/b.tar.gz", "/p.html", "/a/b/a/c/a"];
 const QUERIES: [&str; 6] = ["", "x=1", "x=1&y=2", "y=2&x=", "sid=abc", "x=2&x=1"];
@@ -188,13 +188,13 @@ impl Generator {
         (0..count).map(|_| self.rule(0, 0, self.last)).collect()
     }
 
-    fn id(&mut self) -> String {
+    pub(super) fn id(&mut self) -> String {
         self.next_id += 1;
         format!("r{}", self.next_id)
     }
 
     /// A rule whose facts are known no earlier than `above` and no later than `latest`.
-    fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
+    pub(super) fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
         if nesting < 3 && self.rng.bool() {
             return self.group(nesting, above, latest);
         }

@@ -106,11 +106,72 @@ fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
     judged
 }
 
+/// How often what was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    policies: u32,
+    refused: u32,
+    shadows: u32,
+    refusing: u32,
+    admitting: u32,
+}
+
+/// A policy with rules in shadow, the same without them, and for each of those the one in which it is live.
+struct Policies {
+    policy: Policy,
+    without: Policy,
+    besides: Vec<(RuleIndex, Policy)>,
+    document: Json,
+}
+
+impl Policies {
+    /// `None` if a rule in shadow would move its neighbours in a `match: first` list: it is refused.
+    fn of(document: Json) -> Option<Self> {
+        let absent = with_rules(&document, &mut |rule| (!in_shadow(rule)).then(|| rule.clone()));
+        let (policy, without) = (compiled(&document)?, compiled(&absent)?);
+        let besides = policy.shadows().iter().map(|root| {
+            let besides = live_besides(&document, policy.rule_id(*root).unwrap());
+            (*root, compiled(&besides).unwrap_or_else(|| panic!("{besides:#}")))
+        });
+        Some(Self { besides: besides.collect(), policy, without, document })
+    }
+
+    fn check(&self, facts: &Facts<'_>, seen: &mut Seen) {
+        let policy = &self.policy;
+        let judged = judge(policy, facts, PolicyStage::Response);
+        let without = judge(&self.without, facts, PolicyStage::Response);
+        let shown = || format!("{:#}\n{facts:#?}", self.document);
+        assert_eq!(said(policy, &judged.decision), said(&self.without, &without.decision), "{}", shown());
+        assert_eq!(
+            policy.options_json(&judged.trail),
+            self.without.options_json(&without.trail),
+            "{}",
+            shown()
+        );
+        for (root, besides) in &self.besides {
+            let expected = judge(besides, facts, judged.last);
+            let shadow = judged.shadows.iter().find(|shadow| shadow.root == *root);
+            let (trail, decision) =
+                shadow.map_or((&judged.trail, &judged.decision), |shadow| (shadow.trail(), &shadow.decision));
+            let shown = || format!("{:?} in shadow\n{}", policy.rule_id(*root), shown());
+            assert_eq!(said(policy, decision), said(besides, &expected.decision), "{}", shown());
+            assert_eq!(policy.options_json(trail), besides.options_json(&expected.trail), "{}", shown());
+            assert_eq!(matched(policy, trail), matched(besides, &expected.trail), "{}", shown());
+            seen.shadows += 1;
+            seen.refusing += u32::from(decision.rejects() && !judged.decision.rejects());
+            seen.admitting += u32::from(!decision.rejects() && judged.decision.rejects());
+        }
+    }
+}
+
+fn matched<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
+    trail.matched().iter().map(|rule| policy.rule_id(*rule)).collect()
+}
+
 #[test]
 fn rules_in_shadow_change_nothing_and_say_what_they_would() {
     let mut generator = Generator::new(5);
-    let (mut policies, mut refused, mut roots, mut differing, mut admitting) =
-        (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
+    let mut seen = Seen::default();
     for _ in 0..POLICIES {
         let (plain, ..) = generator.policy();
         let rng = &mut generator.rng;
@@ -121,66 +182,18 @@ fn rules_in_shadow_change_nothing_and_say_what_they_would() {
             }
             Some(rule)
         });
-        let absent = with_rules(&document, &mut |rule| (!in_shadow(rule)).then(|| rule.clone()));
-        // A rule that would move its neighbours in a `match: first` list cannot be in shadow.
-        let (Some(policy), Some(live)) = (compiled(&document), compiled(&absent)) else {
-            refused += 1;
+        let Some(policies) = Policies::of(document) else {
+            seen.refused += 1;
             continue;
         };
-        policies += 1;
-        let variants: Vec<(RuleIndex, Policy)> = policy
-            .shadows()
-            .iter()
-            .map(|root| {
-                let besides = live_besides(&document, policy.rule_id(*root).unwrap());
-                (*root, compiled(&besides).unwrap_or_else(|| panic!("{besides:#}")))
-            })
-            .collect();
+        seen.policies += 1;
         for _ in 0..2 {
             let world = generator.world().to_json();
             let facts = CaseFacts::from_json(world.as_object().unwrap()).unwrap();
-            facts.with_facts(|facts| {
-                let judged = judge(&policy, facts, PolicyStage::Response);
-                let without = judge(&live, facts, PolicyStage::Response);
-                assert_eq!(
-                    said(&policy, &judged.decision),
-                    said(&live, &without.decision),
-                    "{document:#}\n{world:#}"
-                );
-                assert_eq!(
-                    policy.options_json(&judged.trail),
-                    live.options_json(&without.trail),
-                    "{document:#}"
-                );
-                for (root, besides) in &variants {
-                    let expected = judge(besides, facts, judged.last);
-                    let shadow = judged.shadows.iter().find(|shadow| shadow.root == *root);
-                    let decision = shadow.map_or(&judged.decision, |shadow| &shadow.decision);
-                    let name = policy.rule_id(*root);
-                    assert_eq!(
-                        said(&policy, decision),
-                        said(besides, &expected.decision),
-                        "{name:?} in shadow\n{document:#}\n{world:#}"
-                    );
-                    if let Some(shadow) = shadow {
-                        let options = policy.options_json(shadow.trail());
-                        assert_eq!(options, besides.options_json(&expected.trail), "{name:?}\n{document:#}");
-                        let matched: BTreeSet<_> =
-                            shadow.trail().matched().iter().map(|at| policy.rule_id(*at)).collect();
-                        let wanted: BTreeSet<_> =
-                            expected.trail.matched().iter().map(|at| besides.rule_id(*at)).collect();
-                        assert_eq!(matched, wanted, "{name:?}\n{document:#}");
-                    }
-                    roots += 1;
-                    differing += u32::from(decision.rejects() && !judged.decision.rejects());
-                    admitting += u32::from(!decision.rejects() && judged.decision.rejects());
-                }
-            });
+            facts.with_facts(|facts| policies.check(facts, &mut seen));
         }
     }
-    println!(
-        "{policies} policies ({refused} refused), {roots} shadows: {differing} refuse, {admitting} admit"
-    );
-    assert!(policies > 1_500 && roots > 3_000, "{policies} {roots}");
-    assert!(differing > 100 && admitting > 40, "{differing} {admitting}");
+    println!("{seen:?}");
+    assert!(seen.policies > 1_500 && seen.shadows > 3_000, "{seen:?}");
+    assert!(seen.refusing > 100 && seen.admitting > 40, "{seen:?}");
 }

@@ -1,0 +1,144 @@
+//! The language reference says what the program knows: every word of the language, and every option with its default,
+//! the stage at which it acts, and what this version does with it.
+//!
+//! `UPDATE_EXPECT=1 cargo test --test it reference` writes these columns of its table of options anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crawlgate::policy::cases::FACT_KEYS;
+use crawlgate::policy::options::schema::{Acts, Counted, Default, Effect, OPEN, SPECS, Spec};
+use crawlgate::policy::source::MemoryFiles;
+
+use super::compiled;
+
+const PATH: &str = "docs/policy/reference.md";
+const BEGIN: &str = "<!-- options -->\n";
+const END: &str = "<!-- /options -->";
+
+/// The last three columns of an option's row.
+fn columns(spec: &Spec) -> [String; 3] {
+    let default = shown(spec.default);
+    let here = match spec.effect {
+        Effect::Works => "yes".to_owned(),
+        Effect::NotYet => "no".to_owned(),
+        Effect::NotYetExcept(counted) => refused("no", counted),
+        Effect::Judged(counted) => refused("judged", counted),
+    };
+    [default, acts_at(spec.acts).to_owned(), here]
+}
+
+fn acts_at(acts: Acts) -> &'static str {
+    match acts {
+        Acts::Connect => "connect",
+        Acts::Until(stage) => stage.as_str(),
+    }
+}
+
+/// What is said of values that a policy to serve under cannot have.
+fn refused(otherwise: &str, counted: Counted) -> String {
+    match counted {
+        Counted::AllButDefault => "refused".to_owned(),
+        Counted::Word(word) => format!("{otherwise}; `{word}` refused"),
+        Counted::Items => format!("{otherwise}; any item refused"),
+        Counted::Rewrite => format!("{otherwise}; `rewrite: true` refused"),
+    }
+}
+
+/// A default as the table shows it.
+fn shown(default: Default) -> String {
+    let json = default.value().to_json();
+    if matches!(default, Default::Required) {
+        return "must be given".to_owned();
+    }
+    match json.as_str() {
+        Some(text) => format!("`{text}`"),
+        None if json.is_null() => "none".to_owned(),
+        None => format!("`{json}`"),
+    }
+}
+
+/// Values of several options in one row: one if they are equal.
+fn joined(mut values: Vec<String>) -> String {
+    if values.iter().all(|value| *value == values[0]) {
+        values.truncate(1);
+    }
+    values.join(", ")
+}
+
+/// A row with the last three columns as they must be; a row of no option stays as it is.
+fn expected(row: &str, specs: &mut BTreeMap<&str, &Spec>) -> String {
+    let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+    let [paths, values, ..] = cells.as_slice() else { return row.to_owned() };
+    let of_row: Vec<&Spec> =
+        paths.split(", ").filter_map(|path| specs.remove(path.trim_matches('`'))).collect();
+    if of_row.is_empty() {
+        return row.to_owned();
+    }
+    let all: Vec<[String; 3]> = of_row.iter().map(|spec| columns(spec)).collect();
+    let column = |at: usize| joined(all.iter().map(|columns| columns[at].clone()).collect());
+    format!("| {paths} | {values} | {} | {} | {} |", column(0), column(1), column(2))
+}
+
+#[test]
+fn the_table_of_options_is_the_programs() {
+    let text = fs::read_to_string(PATH).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (table, after) = rest.split_once(END).unwrap();
+    let mut specs: BTreeMap<&str, &Spec> = SPECS.iter().map(|spec| (spec.path, spec)).collect();
+    let rows: Vec<String> = table.lines().map(|row| expected(row, &mut specs)).collect();
+    assert!(specs.is_empty(), "{PATH} leaves out {:?}", specs.keys());
+    for map in OPEN {
+        let row = rows.iter().find(|row| row.starts_with(&format!("| `{}` ", map.path)));
+        let acts = acts_at(map.acts);
+        assert!(row.is_some_and(|row| row.ends_with(&format!("| none | {acts} | yes |"))), "{}", map.path);
+    }
+    let expected = rows.join("\n") + "\n";
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(PATH, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
+        return;
+    }
+    for (row, expected) in table.lines().zip(expected.lines()) {
+        assert_eq!(row, expected, "{PATH}; UPDATE_EXPECT=1 writes it anew");
+    }
+}
+
+/// The words that a message allows where the policy has `nonsense`.
+fn allowed(body: &str) -> Vec<String> {
+    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{body}\n");
+    let files = MemoryFiles::new().with("policy.yaml", text);
+    let Err(said) = compiled(&files, "policy.yaml") else { panic!("{body} is accepted") };
+    let (_, rest) = said.split_once("allowed: ").unwrap_or_else(|| panic!("{body}: {said}"));
+    let list = rest.lines().next().unwrap().split("; ").next().unwrap();
+    list.split(", ").map(String::from).collect()
+}
+
+#[test]
+fn every_word_of_the_language_is_in_the_reference() {
+    // The file is being written.
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        return;
+    }
+    let text = fs::read_to_string(PATH).unwrap();
+    let mut words: Vec<String> = FACT_KEYS.iter().map(|key| (*key).to_owned()).collect();
+    for body in [
+        "nonsense: 1",
+        "on_invalid_rule: nonsense",
+        "lists: { a: { kind: nonsense, items: [x] } }",
+        "rules: [{ id: a, nonsense: 1, forbid: { under: /a } }]",
+        "rules: [{ id: a, forbid: { nonsense: 1 } }]",
+        "rules: [{ id: a, forbid: { path: { nonsense: x } } }]",
+        "rules: [{ id: a, forbid: { address: { nonsense: x } } }]",
+        "rules: [{ id: a, stage: nonsense, forbid: { under: /a } }]",
+        "rules: [{ id: a, mode: nonsense, forbid: { under: /a } }]",
+        "rules: [{ id: a, when: { under: /a }, then: nonsense }]",
+        "rules: [{ id: a, match: nonsense, rules: [] }]",
+        "rules: [{ id: a, forbid: { under: /a }, reject: nonsense }]",
+        "cases: [{ url: 'http://h/', expect: nonsense }]",
+    ] {
+        words.extend(allowed(body));
+    }
+    assert!(words.len() > 90, "{words:?}");
+    let missing: Vec<&String> = words.iter().filter(|word| !text.contains(&format!("`{word}"))).collect();
+    assert!(missing.is_empty(), "{PATH} does not name {missing:?}");
+}

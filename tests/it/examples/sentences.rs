@@ -1,0 +1,159 @@
+//! Nothing of the systems' texts is left out: every sentence has a case, or a reason why it has none.
+//!
+//! The texts are not here; `sentences.tsv` is their index. With the texts at hand, `SEED_TEXTS` names the directory in
+//! which each lies as `SYSTEM.txt`, and the ignored test compares.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::SYSTEMS;
+use super::sources::{Comments, Source};
+
+/// The index of one text.
+struct Index {
+    system: &'static str,
+    /// How many lines the text has.
+    lines: u32,
+    /// Its empty lines.
+    blank: BTreeSet<u32>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    line: u32,
+    words: String,
+    has_case: bool,
+}
+
+impl Index {
+    fn read(system: &'static str) -> Self {
+        let path = format!("tests/policies/{system}/sentences.tsv");
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut lines = text.lines();
+        let mut header = |key: &str| {
+            let line = lines.next().unwrap_or_default();
+            line.strip_prefix(key).unwrap_or_else(|| panic!("{path}: {line} is not {key}")).trim().to_owned()
+        };
+        let count = header("# lines:").parse().unwrap();
+        let blank = header("# blank:").split_whitespace().map(|n| n.parse().unwrap()).collect();
+        Self { system, lines: count, blank, rows: lines.map(|line| Row::parse(&path, line)).collect() }
+    }
+
+    fn find(&self, line: u32, words: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.line == line && row.words == words)
+    }
+
+    /// What is wrong with the index itself.
+    fn faults(&self) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let mut wrong: Vec<String> = self
+            .rows
+            .iter()
+            .filter(|row| !seen.insert((row.line, &row.words)))
+            .map(|row| format!("{} L{} {}: twice", self.system, row.line, row.words))
+            .collect();
+        if !self.rows.is_sorted_by_key(|row| row.line) {
+            wrong.push(format!("{}: not in the order of the text", self.system));
+        }
+        let listed: BTreeSet<u32> =
+            self.rows.iter().map(|row| row.line).chain(self.blank.iter().copied()).collect();
+        if listed != (1..=self.lines).collect() {
+            wrong.push(format!("{}: the lines are {listed:?}, of {}", self.system, self.lines));
+        }
+        wrong
+    }
+}
+
+impl Row {
+    fn parse(path: &str, line: &str) -> Self {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [number, words, kind] = columns.as_slice() else { panic!("{path}: {line}") };
+        assert!(["case", "unused"].contains(kind) && !words.contains('"'), "{path}: {line}");
+        Self { line: number.parse().unwrap(), words: (*words).to_owned(), has_case: *kind == "case" }
+    }
+}
+
+fn indexes() -> Vec<Index> {
+    let present = |system: &&&str| Path::new("tests/policies").join(system).exists();
+    SYSTEMS.iter().filter(present).map(|system| Index::read(system)).collect()
+}
+
+/// The sources that the policies of a system name.
+fn named(system: &str) -> Vec<Source> {
+    let comments = super::policies_of(system).into_iter().map(|path| Comments::of(&path));
+    comments.flat_map(|comments| comments.all).map(|(_, source)| source).collect()
+}
+
+#[test]
+fn the_indexes_are_whole() {
+    let wrong: Vec<String> = indexes().iter().flat_map(Index::faults).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_sentence_that_says_what_is_crawled_has_a_case() {
+    let mut wrong = vec![];
+    for index in indexes() {
+        let named = named(index.system);
+        for row in index.rows.iter().filter(|row| row.has_case) {
+            let has = named.iter().any(|source| source.line == row.line && source.words == row.words);
+            wrong
+                .extend((!has).then(|| format!("{} L{} \"{}\": no case", index.system, row.line, row.words)));
+        }
+        for source in named {
+            let known = source.system == index.system
+                && index.find(source.line, &source.words).is_some_and(|row| row.has_case);
+            wrong.extend((!known).then(|| format!("{source:?}: not a sentence with cases")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `unused.md` lists exactly the sentences without a case, in the order of the text, each with a reason.
+#[test]
+fn every_other_sentence_has_a_reason() {
+    for index in indexes() {
+        let path = format!("tests/policies/{}/unused.md", index.system);
+        let text = fs::read_to_string(&path).unwrap();
+        let listed: Vec<(u32, String)> =
+            text.lines().filter(|line| line.starts_with("- ")).map(|line| unused(&path, line)).collect();
+        let expected: Vec<(u32, String)> =
+            index.rows.iter().filter(|row| !row.has_case).map(|row| (row.line, row.words.clone())).collect();
+        assert_eq!(listed, expected, "{path}");
+    }
+}
+
+/// Reads `- L3 "You can configure": introduction.`
+fn unused(path: &str, line: &str) -> (u32, String) {
+    let parts = line.strip_prefix("- L").and_then(|rest| {
+        let (number, rest) = rest.split_once(" \"")?;
+        let (words, reason) = rest.split_once("\": ")?;
+        (reason.trim().len() > 5).then_some((number.parse().ok()?, words.to_owned()))
+    });
+    parts.unwrap_or_else(|| panic!("{path}: {line}"))
+}
+
+/// The words of the index stand in the text, as often as the index counts them.
+#[test]
+#[ignore = "needs the texts: SEED_TEXTS=DIRECTORY"]
+fn the_indexes_are_those_of_the_texts() {
+    let directory = std::env::var("SEED_TEXTS").expect("SEED_TEXTS names the directory");
+    for index in indexes() {
+        let text = fs::read_to_string(Path::new(&directory).join(format!("{}.txt", index.system))).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), index.lines as usize, "{}", index.system);
+        let blank: BTreeSet<u32> = lines
+            .iter()
+            .zip(1..)
+            .filter(|(line, _)| line.trim().is_empty())
+            .map(|(_, number)| number)
+            .collect();
+        assert_eq!(blank, index.blank, "{}", index.system);
+        for row in &index.rows {
+            let (words, count) = row.words.split_once(" #").unwrap_or((&row.words, "1"));
+            let found = lines[row.line as usize - 1].matches(words).count();
+            assert!(found >= count.parse().unwrap(), "{} L{} {}", index.system, row.line, row.words);
+        }
+    }
+}

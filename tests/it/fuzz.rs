@@ -1,0 +1,70 @@
+//! The fuzz targets of `fuzz/`, on stable: the corpora that are committed, and generated input for a while.
+//!
+//! `CRAWLGATE_FUZZ_SECONDS` says how long each target gets, `CRAWLGATE_FUZZ_SEED` with which seed. What fails is left to
+//! be read in the output, and in a file that `cargo fuzz` takes as well.
+
+mod corpus;
+mod decide;
+mod patterns;
+mod policy_source;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use corpus::Corpus;
+
+/// How long each target gets.
+const SECONDS: u64 = 2;
+/// No input takes so long, in an unoptimised build on a machine with much to do.
+const HANGS: Duration = Duration::from_secs(30);
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs a target with what is committed and then with inputs made of it.
+fn fuzz(target: &str, run: fn(&[u8])) {
+    let mut corpus = Corpus::of(target);
+    let committed = corpus.inputs().to_vec();
+    committed.iter().for_each(|input| one(target, run, input));
+    let seed = variable("CRAWLGATE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let time = Duration::from_secs(variable("CRAWLGATE_FUZZ_SECONDS").unwrap_or(SECONDS));
+    println!("{target}: {} inputs of the corpus, then CRAWLGATE_FUZZ_SEED={seed}", committed.len());
+    corpus.seed(seed);
+    let begin = Instant::now();
+    let mut made = 0_u64;
+    while begin.elapsed() < time {
+        one(target, run, &corpus.next());
+        made += 1;
+    }
+    println!("{target}: {made} generated inputs");
+    assert!(committed.len() > 20 && (made > 0 || time.is_zero()), "{target} was not run");
+}
+
+fn one(target: &str, run: fn(&[u8]), input: &[u8]) {
+    let begin = Instant::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(input)));
+    let hangs = begin.elapsed() > HANGS;
+    if outcome.is_err() || hangs {
+        let file = std::env::temp_dir().join(format!("crawlgate-fuzz-{target}"));
+        let _ = std::fs::write(&file, input);
+        eprintln!("{target} failed on {}: {}", file.display(), input.escape_ascii());
+    }
+    outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    assert!(!hangs, "{target} took {:?}", begin.elapsed());
+}
+
+#[test]
+fn policy_sources() {
+    fuzz("policy_source", policy_source::run);
+}
+
+#[test]
+fn field_patterns() {
+    fuzz("patterns", patterns::run);
+}
+
+#[test]
+fn decisions() {
+    fuzz("decide", decide::run);
+}

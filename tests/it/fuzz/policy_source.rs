@@ -1,0 +1,92 @@
+//! Arbitrary bytes as the files of a policy: whatever they are, they are a policy or refused with reasons.
+
+use std::collections::BTreeMap;
+
+use crawlgate::policy::compile::{self, Compiled, Purpose};
+use crawlgate::policy::coverage::Coverage;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::problem::{Place, Problem};
+
+/// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
+const FILES: [&str; 4] = ["policy.yaml", "lists/one.txt", "lists/two.txt", "lists/three.gz"];
+
+/// Reads and compiles the input for both purposes, and runs its cases.
+pub(crate) fn run(input: &[u8]) {
+    let parts = FILES.into_iter().zip(input.splitn(FILES.len(), |byte| *byte == 0));
+    let files: BTreeMap<&str, &[u8]> = parts.collect();
+    let given = files.iter().fold(MemoryFiles::new(), |given, (path, bytes)| given.with(path, *bytes));
+    let served = compiled(&given, &files, Purpose::Serve);
+    let studied = compiled(&given, &files, Purpose::Study);
+    let Some(studied) = studied else {
+        assert!(served.is_none(), "what may be served under may be studied");
+        return;
+    };
+    if let Some(served) = &served {
+        assert_eq!(served.policy.rules().len(), studied.policy.rules().len());
+        assert_eq!(served.policy.revision(), studied.policy.revision());
+    }
+    for compiled in served.iter().chain([&studied]) {
+        ask(compiled);
+    }
+}
+
+fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>, purpose: Purpose) -> Option<Compiled> {
+    let (compiled, problems) = match compile::load(given, FILES[0], purpose) {
+        Ok(compiled) => {
+            assert!(!compiled.problems.iter().any(Problem::is_error), "a policy with errors");
+            assert_eq!(compiled.places.len(), compiled.policy.rules().len());
+            compiled.places.iter().for_each(|place| check_place(place, files));
+            let problems = compiled.problems.clone();
+            (Some(compiled), problems)
+        }
+        Err(problems) => {
+            assert!(problems.iter().any(Problem::is_error), "refused without an error");
+            (None, problems)
+        }
+    };
+    for problem in &problems {
+        check_place(&problem.place, files);
+        // However many there are, the first of them show what rendering does.
+        assert!(!problem.message.is_empty());
+    }
+    for problem in problems.iter().take(20) {
+        let said = [problem.to_string(), problem.to_json().to_string()];
+        assert!(!said.concat().contains(|c: char| c.is_control()), "{said:?}");
+        assert!(!problem.rendered().is_empty());
+    }
+    compiled
+}
+
+/// A place is a file as a whole, or a line and a column that are there.
+fn check_place(place: &Place, files: &BTreeMap<&str, &[u8]>) {
+    let Some(bytes) = files.get(&*place.file) else { panic!("{place} is in no file of the policy") };
+    if place.line == 0 {
+        return assert_eq!(place.column, 0, "{place}");
+    }
+    // Of a packed list there are more lines than in its bytes.
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // YAML ends a line at a carriage return too, lists do not.
+    let unix = text.replace("\r\n", "\n");
+    let holds = |mut lines: std::str::Split<'_, _>| {
+        let line: Option<&str> = lines.nth(place.line as usize - 1);
+        line.is_some_and(|line| place.column as usize <= line.chars().count() + 1)
+    };
+    let (lists, yaml): (fn(char) -> bool, fn(char) -> bool) = (|c| c == '\n', |c| matches!(c, '\n' | '\r'));
+    assert!(holds(unix.split(lists)) || holds(unix.split(yaml)), "{place} is outside {text:?}");
+}
+
+/// What the tools do with a policy that can be used.
+fn ask(compiled: &Compiled) {
+    let policy = &compiled.policy;
+    for case in compiled.cases.iter().take(20) {
+        let facts = case.facts.facts();
+        let (trail, decision) = policy.decide(&facts);
+        let lines: Vec<_> = policy.rule_lines(&trail).take(200).collect();
+        assert_eq!(lines.len(), policy.rules().len().min(200));
+        assert!(policy.options_json(&trail).is_object());
+        assert_eq!(decision, policy.decide(&facts).1, "the same facts, another decision");
+    }
+    let share = Coverage::of_cases(policy, &compiled.cases[..compiled.cases.len().min(20)]).by_rule(policy);
+    assert!(share.reached <= share.of);
+}

@@ -1,0 +1,245 @@
+//! The laws of policy.md sections 2 to 4, over random policies, URLs and facts.
+//!
+//! Unlike the oracle tests beside it nothing here says what a decision should be: each law compares two decisions, of
+//! one policy under more facts or of a policy and a changed text of it. So the laws cover what the oracle does not know:
+//! documents, rules in shadow, deep groups. `tests/mutants` breaks each law once.
+//!
+//! `CRAWLGATE_LAWS` says how many policies each law takes.
+
+mod enrich;
+mod judged;
+mod twin;
+
+use serde_json::{Value as Json, json};
+
+use crawlgate::policy::decide::Verdict;
+use crawlgate::policy::rule::RuleBody;
+use crawlgate::policy::source::MemoryFiles;
+
+use enrich::Enriched;
+use judged::{Judged, compiled, judge};
+
+/// Policies for each law, unless the environment says otherwise; each is asked for [`FACTS`] random sets of facts.
+const POLICIES: u64 = 1_000;
+const FACTS: usize = 20;
+/// Of so many policies one is also compared with a text that must differ: the laws are no laws about nothing.
+const CONTROL: u64 = 8;
+
+fn policies() -> u64 {
+    std::env::var("CRAWLGATE_LAWS").ok().and_then(|text| text.parse().ok()).unwrap_or(POLICIES)
+}
+
+/// What a law met: how many judgements were compared, and how many of them are those that could break it.
+#[derive(Default)]
+struct Met {
+    compared: u64,
+    telling: u64,
+}
+
+impl Met {
+    /// At least one policy in so many must have told something.
+    fn report(&self, law: &str, one_in: u64) {
+        let (all, told) = (policies(), self.telling);
+        println!("{law}: {all} policies, {} judgements compared, {told} of them telling", self.compared);
+        assert!(told * one_in >= all, "{law}: only {told} telling judgements of {all} policies");
+    }
+}
+
+/// Whatever comes behind a filter that hit, the URL stays rejected; at its stage by the same filter.
+#[test]
+fn a_filter_is_never_undone() {
+    let mut source = Enriched::new(11);
+    let mut met = Met::default();
+    for _ in 0..policies() {
+        let (document, policy) = source.policy();
+        let asked: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
+        let filtered = asked.iter().filter_map(|facts| {
+            let judged = judge(&policy, facts);
+            let rule = judged.cause_of(&policy).filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
+            let at = policy.rules().iter().position(|other| other.id == rule.id)?;
+            Some((at, facts, judged))
+        });
+        let filtered: Vec<_> = filtered.collect();
+        let Some((at, ..)) = filtered.iter().max_by_key(|(at, ..)| *at) else { continue };
+        let last = policy.rules()[*at].id.as_str();
+        let longer = twin::behind(&document, last, &source.forgiving());
+        let policy = compiled(&longer).unwrap_or_else(|problems| panic!("{problems}\n{longer}"));
+        for (_, facts, before) in &filtered {
+            let after = judge(&policy, facts);
+            met.compared += 1;
+            met.telling += 1;
+            assert!(after.rejects(), "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}");
+            assert!(after.stage <= before.stage, "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}");
+            if after.stage == before.stage && after.reason == before.reason {
+                assert_eq!(after.cause, before.cause, "{facts}\n{document}\n{longer}");
+            }
+        }
+    }
+    met.report("a filter is never undone", 1);
+}
+
+/// Once facts reject, no further fact changes the decision, and a filter that was early would have hit in the end: alone
+/// among the guards around it, it rejects at the document stage as well.
+#[test]
+fn an_early_answer_never_contradicts_the_full_one() {
+    let mut source = Enriched::new(12);
+    let mut met = Met::default();
+    for _ in 0..policies() {
+        let (document, policy) = source.policy();
+        for at in 0..FACTS {
+            let full = source.facts_of_a_page();
+            let parts: Vec<Judged> =
+                (0..4).map(|known| judge(&policy, &enrich::up_to(known, &full))).collect();
+            let Some(first) = parts.iter().position(Judged::rejects) else { continue };
+            met.compared += 1;
+            for later in &parts[first..] {
+                assert_eq!(later.decision(), parts[first].decision(), "{full}\n{document}");
+            }
+            let filter =
+                parts[first].cause_of(&policy).filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
+            let Some(filter) = filter.filter(|rule| at == 0 && parts[first].stage < rule.stage.stage())
+            else {
+                continue;
+            };
+            met.telling += 1;
+            let late = twin::waiting(&document, filter.id.as_str());
+            let alone = compiled(&late).unwrap_or_else(|problems| panic!("{problems}\n{late}"));
+            let in_full = judge(&alone, &full);
+            assert_eq!(in_full.cause.as_deref(), Some(filter.id.as_str()), "{full}\n{late}\n{document}");
+            assert!(in_full.rejects(), "{full}\n{late}\n{document}");
+        }
+    }
+    met.report("an early answer holds", 16);
+}
+
+/// What is said of a tunnel, with its address or without, is said of every URL of its host.
+#[test]
+fn a_tunnels_answer_never_contradicts_that_of_a_url() {
+    let mut source = Enriched::new(13);
+    let mut met = Met::default();
+    for _ in 0..policies() {
+        let (document, policy) = source.policy();
+        let host = source.host();
+        let first = source.facts_on(host);
+        let known = if source.coin() { vec!["crawler"] } else { vec!["crawler", "address"] };
+        let tunnel = enrich::tunnel(&first, &known);
+        let said = judge(&policy, &tunnel);
+        if said.verdict == Verdict::Undecided {
+            continue;
+        }
+        met.telling += 1;
+        for _ in 0..FACTS {
+            let mut inside = source.facts_on(host);
+            for fact in &known {
+                inside[*fact] = first[*fact].clone();
+            }
+            let inside_said = judge(&policy, &inside);
+            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
+            if inside_said.reason == "too_deep" {
+                continue;
+            }
+            met.compared += 1;
+            assert_eq!(
+                inside_said.rejects(),
+                said.rejects(),
+                "{tunnel} {said:?}\n{inside} {inside_said:?}\n{document}"
+            );
+        }
+    }
+    met.report("a tunnel's answer holds", 4);
+}
+
+/// With rules in shadow everything is as without them: verdict, cause, options and the trail of live rules.
+#[test]
+fn a_shadow_rule_changes_nothing() {
+    equals_absent("a rule in shadow changes nothing", 14, "mode", &json!("shadow"));
+}
+
+/// With disabled rules everything is as without them.
+#[test]
+fn a_disabled_rule_equals_an_absent_one() {
+    equals_absent("a disabled rule equals an absent one", 15, "enabled", &json!(false));
+}
+
+fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
+    let mut source = Enriched::new(seed);
+    let mut met = Met::default();
+    for number in 0..policies() {
+        let (document, policy) = source.policy_with(key, value);
+        let shorter = twin::without(&document, key, value);
+        let counting = (number % CONTROL == 0).then(|| twin::counting(&document, key));
+        let counting = counting.and_then(|document| compiled(&document).ok());
+        let absent =
+            compiled(&shorter).unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
+        for _ in 0..FACTS {
+            let facts = source.facts_or_tunnel();
+            let (with, without) = (judge(&policy, &facts), judge(&absent, &facts));
+            met.compared += 1;
+            let differs = |counting| judge(counting, &facts).decision() != with.decision();
+            met.telling += u64::from(counting.as_ref().is_some_and(differs));
+            assert_eq!(with.among(&absent), without.among(&absent), "{facts}\n{document}\n{shorter}");
+        }
+    }
+    met.report(law, CONTROL);
+}
+
+/// Ids, texts about rules, the order of keys, style and files are all one: only the order of rules counts.
+#[test]
+fn document_order_is_the_only_order() {
+    let mut source = Enriched::new(16);
+    let mut met = Met::default();
+    for number in 0..policies() {
+        let (document, policy) = source.policy();
+        let styled = twin::Styled::of(&document, source.random());
+        let files = styled
+            .files
+            .iter()
+            .fold(MemoryFiles::new(), |files, (path, text)| files.with(path, text.as_str()));
+        let other = judged::compiled_from(&files, "p")
+            .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));
+        let reversed = (number % CONTROL == 0).then(|| twin::reversed(&document));
+        let reversed = reversed.and_then(|document| compiled(&document).ok());
+        for _ in 0..FACTS {
+            let facts = source.facts_or_tunnel();
+            let (ours, theirs) = (judge(&policy, &facts), judge(&other, &facts));
+            met.compared += 1;
+            let differs = |reversed| judge(reversed, &facts).decision() != ours.decision();
+            met.telling += u64::from(reversed.as_ref().is_some_and(differs));
+            assert_eq!(
+                theirs.renamed(|id| styled.old_id(id)),
+                ours,
+                "{facts}\n{document}\n{:#?}",
+                styled.files
+            );
+        }
+    }
+    met.report("document order is the only order", CONTROL);
+}
+
+/// Two filters side by side may change places, and so may a filter and a group that only assigns: the verdict and the
+/// options stay, and another cause is one of the two.
+#[test]
+fn filters_side_by_side_may_change_places() {
+    let mut source = Enriched::new(17);
+    let mut met = Met::default();
+    for _ in 0..policies() {
+        let (document, policy) = source.policy();
+        let Some((swapped, pair)) = twin::swapped(&document, source.random()) else { continue };
+        let other = compiled(&swapped).unwrap_or_else(|problems| panic!("{problems}\n{swapped}"));
+        for _ in 0..FACTS {
+            let facts = source.facts();
+            let (before, after) = (judge(&policy, &facts), judge(&other, &facts));
+            met.compared += 1;
+            let of_the_pair = |judged: &Judged| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
+            met.telling += u64::from(of_the_pair(&before));
+            assert_eq!(
+                after.verdict_and_options(),
+                before.verdict_and_options(),
+                "{pair:?} {facts}\n{document}"
+            );
+            let same = after.cause == before.cause || of_the_pair(&before) && of_the_pair(&after);
+            assert!(same, "{pair:?} {facts}\n{before:?}\n{after:?}\n{document}");
+        }
+    }
+    met.report("filters side by side may change places", 1);
+}

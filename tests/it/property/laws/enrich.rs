@@ -1,0 +1,274 @@
+//! The generator's policies with what its oracle does not know: rules on documents, rules in shadow, disabled ones, and
+//! groups in groups in groups; and facts to go with them.
+
+use crawlgate::policy::Policy;
+use fastrand::Rng;
+use serde_json::{Value as Json, json};
+
+use super::judged::compiled;
+use crate::property::generate::{Generator, HOSTS};
+
+/// Which facts belong to the stages behind the request.
+const LATER: [&[&str]; 3] = [
+    &["address"],
+    &["status", "content_type", "size", "headers", "usage"],
+    &["title", "body_prefix", "meta_robots", "canonical"],
+];
+
+/// How deep rules are packed into further groups.
+const DEEP: usize = 8;
+
+/// A source of policies and facts.
+pub(super) struct Enriched {
+    generator: Generator,
+}
+
+impl Enriched {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { generator: Generator::new(seed) }
+    }
+
+    pub(super) fn random(&mut self) -> &mut Rng {
+        &mut self.generator.rng
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.random().bool()
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.random().u32(0..n) == 0
+    }
+
+    fn choice<T: Clone>(&mut self, from: &[T]) -> T {
+        self.random().choice(from).unwrap().clone()
+    }
+
+    /// A policy and its text.
+    pub(super) fn policy(&mut self) -> (Json, Policy) {
+        self.usable(None)
+    }
+
+    /// A policy in which many rules have this key.
+    pub(super) fn policy_with(&mut self, key: &str, value: &Json) -> (Json, Policy) {
+        self.usable(Some((key, value)))
+    }
+
+    /// Some rules may not stand in shadow where they were put; a policy with such a rule is passed over.
+    fn usable(&mut self, often: Option<(&str, &Json)>) -> (Json, Policy) {
+        let mut wrong = String::new();
+        for _ in 0..100 {
+            let document = self.document(often);
+            match compiled(&document) {
+                Ok(policy) => return (document, policy),
+                Err(problems) => wrong = problems,
+            }
+        }
+        panic!("no policy of a hundred can be used: {wrong}")
+    }
+
+    fn document(&mut self, often: Option<(&str, &Json)>) -> Json {
+        let (mut document, ..) = self.generator.policy();
+        let rules = document["rules"].take();
+        document["rules"] = Json::Array(self.list(rules, 0, often));
+        document
+    }
+
+    /// A list that is not `match: first`: any rule may stand in it.
+    fn list(&mut self, rules: Json, depth: usize, often: Option<(&str, &Json)>) -> Vec<Json> {
+        let mut list = Vec::new();
+        for rule in in_list(rules) {
+            let rule = self.rule(rule, depth, often);
+            let rule = if depth < 2 && self.one_in(8) { self.packed(rule) } else { rule };
+            list.push(rule);
+            if self.one_in(5) {
+                let of_documents = self.of_documents();
+                list.push(self.marked(of_documents, often));
+            }
+        }
+        list
+    }
+
+    fn rule(&mut self, mut rule: Json, depth: usize, often: Option<(&str, &Json)>) -> Json {
+        let inner = rule["rules"].take();
+        let first = rule.get("match").is_some();
+        if inner.is_array() {
+            let inner = if first {
+                in_list(inner).into_iter().map(|rule| self.rule(rule, depth + 1, often)).collect()
+            } else {
+                self.list(inner, depth + 1, often)
+            };
+            rule["rules"] = Json::Array(inner);
+        } else {
+            rule.as_object_mut().unwrap().remove("rules");
+        }
+        self.marked(rule, often)
+    }
+
+    fn marked(&mut self, mut rule: Json, often: Option<(&str, &Json)>) -> Json {
+        if self.one_in(16) {
+            rule["mode"] = json!("shadow");
+        }
+        if self.one_in(16) {
+            rule["enabled"] = json!(false);
+        }
+        if let Some((key, value)) = often
+            && self.one_in(4)
+        {
+            rule[key] = value.clone();
+        }
+        rule
+    }
+
+    /// The rule, deep in groups that nearly always apply.
+    fn packed(&mut self, mut rule: Json) -> Json {
+        for _ in 0..self.random().usize(1..=DEEP) {
+            let mut group = json!({ "id": self.generator.id(), "rules": [rule] });
+            match self.random().u32(0..4) {
+                0 => group["when"] = json!({ "always": true }),
+                1 => group["unless"] = json!({ "host": self.host() }),
+                2 => group["when"] = json!({ "path": "/" }),
+                _ => {}
+            }
+            if self.one_in(6) {
+                group["stop"] = json!(true);
+            }
+            rule = group;
+        }
+        rule
+    }
+
+    /// A rule that asks the document, perhaps beside what is known earlier.
+    fn of_documents(&mut self) -> Json {
+        let atom = match self.random().u32(0..5) {
+            0 => json!({ "title": self.choice(&["not found", "news"]) }),
+            1 => json!({ "body_prefix": { "regex": self.choice(&["^<html", "login"]) } }),
+            2 => json!({ "meta_robots": { "contains": self.choice(&["noindex", "none"]) } }),
+            3 => json!({ "canonical": { "prefix": "http://a.test/" } }),
+            _ => json!({ "not": { "title": "news" } }),
+        };
+        let host = json!({ "host": self.host() });
+        let condition = match self.random().u32(0..4) {
+            0 => json!({ "any": [host, atom] }),
+            1 => json!({ "all": [host, atom] }),
+            _ => atom,
+        };
+        let key = self.choice(&["forbid", "forbid", "require", "when", "when", "unless"]);
+        let mut rule = json!({ "id": self.generator.id(), key: condition });
+        if matches!(key, "when" | "unless") {
+            rule["then"] =
+                json!(self.choice(&["allow", "disallow", "disallow-log", "exclude-but-scan", "no-index"]));
+            rule["stop"] = json!(self.one_in(4));
+        } else {
+            rule["log"] = json!(self.coin());
+        }
+        rule
+    }
+
+    /// Rules that would take a rejection back, if anything could.
+    pub(super) fn forgiving(&mut self) -> Vec<Json> {
+        let mut rules = vec![json!({ "id": self.generator.id(), "then": "allow" })];
+        if self.coin() {
+            let mut rule = self.generator.rule(0, 0, 2).to_json();
+            without_stages(&mut rule);
+            rules.push(rule);
+        }
+        if self.coin() {
+            rules.push(json!({ "id": self.generator.id(), "then": "download", "stop": true }));
+        }
+        if self.coin() {
+            rules.push(json!({ "id": self.generator.id(), "stage": "document", "then": "allow" }));
+        }
+        self.random().shuffle(&mut rules);
+        rules
+    }
+
+    pub(super) fn host(&mut self) -> &'static str {
+        self.choice(&HOSTS)
+    }
+
+    /// Facts of a URL, as far as some stage.
+    pub(super) fn facts(&mut self) -> Json {
+        let world = self.generator.world().to_json();
+        let whole = self.with_document(world);
+        let known = self.choice(&[0, 1, 2, 3, 3, 3]);
+        up_to(known, &whole)
+    }
+
+    /// Facts of a URL, or now and then those of a tunnel.
+    pub(super) fn facts_or_tunnel(&mut self) -> Json {
+        if !self.one_in(6) {
+            return self.facts();
+        }
+        let host = self.host();
+        let facts = self.facts_on(host);
+        tunnel(&facts, &["crawler", "address"])
+    }
+
+    /// All facts of a URL of a host, with HTTPS.
+    pub(super) fn facts_on(&mut self, host: &str) -> Json {
+        let world = self.generator.world_on("https", host, 443).to_json();
+        self.with_document(world)
+    }
+
+    /// Facts that reach the document: a GET, answered with a page.
+    pub(super) fn facts_of_a_page(&mut self) -> Json {
+        let mut world = self.generator.world();
+        world.method = "GET".into();
+        let response = world.response.as_mut().unwrap();
+        response.status = 200;
+        response.content_type = "text/html".into();
+        let mut facts = world.to_json();
+        facts["title"] = json!("news");
+        self.with_document(facts)
+    }
+
+    fn with_document(&mut self, mut facts: Json) -> Json {
+        for (fact, values) in [
+            ("title", ["not found", "good news"]),
+            ("body_prefix", ["<html><body>", "please login"]),
+            ("meta_robots", ["noindex", "all"]),
+            ("canonical", ["http://a.test/x", "/x"]),
+        ] {
+            if self.coin() {
+                facts[fact] = json!(self.choice(&values));
+            }
+        }
+        if self.one_in(4) {
+            facts["usage"] = json!({ "train-ai": self.choice(&["allow", "deny", "unset"]) });
+        }
+        facts
+    }
+}
+
+/// Where it will stand, another stage may be the first.
+fn without_stages(rule: &mut Json) {
+    rule.as_object_mut().unwrap().remove("stage");
+    let inner = rule.get_mut("rules").and_then(Json::as_array_mut);
+    inner.into_iter().flatten().for_each(without_stages);
+}
+
+fn in_list(rules: Json) -> Vec<Json> {
+    if let Json::Array(rules) = rules { rules } else { vec![] }
+}
+
+/// Of all facts those that so many stages behind the request know.
+pub(super) fn up_to(stages: usize, facts: &Json) -> Json {
+    let mut known = facts.clone();
+    let object = known.as_object_mut().unwrap();
+    for fact in LATER[stages..].iter().copied().flatten() {
+        object.remove(*fact);
+    }
+    known
+}
+
+/// A tunnel to the host of a URL, of which these facts are known.
+pub(super) fn tunnel(facts: &Json, known: &[&str]) -> Json {
+    let url = facts["url"].as_str().unwrap();
+    let root = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/") + "/";
+    let mut tunnel = json!({ "url": root, "tunnel": true });
+    for fact in known {
+        tunnel[*fact] = facts[*fact].clone();
+    }
+    tunnel
+}

@@ -1,0 +1,112 @@
+//! A decision in plain words, to be compared with that of another policy: rules by their ids, never by their places.
+
+use std::collections::BTreeMap;
+
+use crawlgate::policy::Policy;
+use crawlgate::policy::cases::CaseFacts;
+use crawlgate::policy::compile::{self, Purpose};
+use crawlgate::policy::decide::{Cause, Decision, Verdict};
+use crawlgate::policy::options::SetBy;
+use crawlgate::policy::rule::Rule;
+use crawlgate::policy::source::{Files, MemoryFiles};
+use crawlgate::policy::trail::Trail;
+use crawlgate::vocab::stage::Stage;
+use serde_json::Value as Json;
+
+type Options = BTreeMap<String, (Json, String)>;
+
+/// What a policy says of some facts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Judged {
+    pub(super) verdict: Verdict,
+    pub(super) reason: &'static str,
+    pub(super) stage: Stage,
+    pub(super) cause: Option<String>,
+    pub(super) logged: bool,
+    /// Every option that a rule set, with that rule.
+    options: Options,
+    /// What became of each rule, by its id.
+    rules: BTreeMap<String, &'static str>,
+    /// The rules that matched, in the order in which they did.
+    matched: Vec<String>,
+}
+
+/// Compiles a document to be studied: its rules may ask what the proxy does not read. The error is all that is wrong.
+pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
+    compiled_from(&MemoryFiles::new().with("policy.yaml", document.to_string()), "policy.yaml")
+}
+
+pub(super) fn compiled_from(files: &dyn Files, path: &str) -> Result<Policy, String> {
+    let compiled = compile::load(files, path, Purpose::Study);
+    compiled.map(|compiled| compiled.policy).map_err(|problems| {
+        problems.iter().filter(|problem| problem.is_error()).map(|problem| format!("{problem}\n")).collect()
+    })
+}
+
+pub(super) fn judge(policy: &Policy, facts: &Json) -> Judged {
+    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
+    let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
+    Judged::of(policy, &trail, &decision)
+}
+
+impl Judged {
+    fn of(policy: &Policy, trail: &Trail, decision: &Decision) -> Self {
+        let id = |rule| policy.rule_id(rule).unwrap().to_owned();
+        let cause = match decision.cause {
+            Cause::Rule(rule) => Some(id(rule)),
+            Cause::Default => None,
+        };
+        let options = policy.option_lines(trail).filter_map(|line| match line.set_by {
+            SetBy::Rule(rule) => Some((line.path.to_owned(), (line.value.to_json(), id(rule)))),
+            _ => None,
+        });
+        Self {
+            verdict: decision.verdict,
+            reason: decision.reason().as_str(),
+            stage: decision.stage,
+            cause,
+            logged: decision.logged,
+            options: options.collect(),
+            rules: policy.rule_lines(trail).map(|l| (l.rule.id.to_string(), l.status.as_str())).collect(),
+            matched: trail.matched().iter().map(|rule| id(*rule)).collect(),
+        }
+    }
+
+    pub(super) fn rejects(&self) -> bool {
+        matches!(self.verdict, Verdict::Reject(_))
+    }
+
+    /// The decision without what became of rules and options.
+    pub(super) fn decision(&self) -> (Verdict, Stage, Option<&str>, bool) {
+        (self.verdict, self.stage, self.cause.as_deref(), self.logged)
+    }
+
+    pub(super) fn verdict_and_options(&self) -> (Verdict, Stage, bool, &Options) {
+        (self.verdict, self.stage, self.logged, &self.options)
+    }
+
+    pub(super) fn cause_of<'p>(&self, policy: &'p Policy) -> Option<&'p Rule> {
+        let id = self.cause.as_deref()?;
+        policy.rules().iter().find(|rule| rule.id.as_str() == id)
+    }
+
+    /// The same without what became of rules that another policy does not have.
+    pub(super) fn among(&self, policy: &Policy) -> Self {
+        let known = |id: &str| policy.rules().iter().any(|rule| rule.id.as_str() == id);
+        let rules = self.rules.iter().filter(|(id, _)| known(id));
+        Self { rules: rules.map(|(id, status)| (id.clone(), *status)).collect(), ..self.clone() }
+    }
+
+    /// The same under other ids.
+    pub(super) fn renamed(&self, new: impl Fn(&str) -> String) -> Self {
+        let options = self.options.iter();
+        let options = options.map(|(path, (value, by))| (path.clone(), (value.clone(), new(by))));
+        Self {
+            cause: self.cause.as_deref().map(&new),
+            options: options.collect(),
+            rules: self.rules.iter().map(|(id, status)| (new(id), *status)).collect(),
+            matched: self.matched.iter().map(|id| new(id)).collect(),
+            ..self.clone()
+        }
+    }
+}
