@@ -10,6 +10,7 @@
 mod dead;
 mod late;
 mod logic;
+mod overlap;
 mod text;
 mod tunnels;
 mod view;
@@ -47,6 +48,8 @@ pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule], errors: 
             problems.push(in_vain(&view, source, refusing, sources).in_rule(Some(&rule.id)));
         }
     }
+    let overlaps = overlap::all(&view, &budget);
+    problems.extend(overlaps.iter().filter_map(|overlap| shared(&view, overlap, sources)));
     problems
 }
 
@@ -137,6 +140,19 @@ fn after_a_filter(source: &SourceRule) -> &'static str {
             "what is filtered stays filtered: an exception belongs into that rule's condition"
         }
     }
+}
+
+fn shared(view: &View<'_>, overlap: &overlap::Overlap, sources: &[&SourceRule]) -> Option<Problem> {
+    let [first, second] = &overlap.spaces;
+    let message = format!(
+        "the spaces `{first}` and `{second}` overlap: {} allows {} too, and both crawlers fetch it",
+        named(view, overlap.first, sources),
+        overlap.url
+    );
+    let problem = Problem::warning(place_of(sources.get(overlap.second)?), message);
+    let problem =
+        problem.help("leave it to one of them, or write the options that differ under `spaces.NAME.options`");
+    Some(problem.in_rule(view.rule(overlap.second).map(|rule| &rule.id)))
 }
 
 fn in_vain(

@@ -89,7 +89,7 @@ fn prefixes(world: &World) -> [Json; 3] {
 }
 
 /// Random rules have little to do with each other: some copy the condition of another, or stand in a list with it.
-fn related(generator: &mut Generator, rules: &mut Vec<Json>) {
+fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     let count = generator.rng.usize(0..4);
     for at in 0..count {
         let Some(model) = generator.rng.choice(rules.iter()).cloned() else { return };
@@ -98,7 +98,7 @@ fn related(generator: &mut Generator, rules: &mut Vec<Json>) {
         let Some(condition) = condition else { continue };
         let narrower = json!({ "all": [condition, { "path": "/old" }] });
         let condition = if generator.rng.bool() { condition } else { narrower };
-        let id = format!("copy{at}");
+        let id = format!("{name}{at}");
         let place = generator.rng.usize(0..=rules.len());
         rules.insert(
             place,
@@ -120,22 +120,57 @@ fn related(generator: &mut Generator, rules: &mut Vec<Json>) {
     }
 }
 
+/// A document with rules that have to do with each other, in every other one of them in two spaces too.
+fn document(generator: &mut Generator) -> Json {
+    let (mut document, ..) = generator.policy();
+    let mut rules = document["rules"].as_array().unwrap().clone();
+    related(generator, &mut rules, "copy");
+    document["rules"] = Json::Array(rules.clone());
+    if generator.rng.bool() {
+        let mut space = |name: &str, crawlers: &[&str]| {
+            let (own, ..) = generator.policy();
+            let mut own = own["rules"].as_array().unwrap().clone();
+            // Copies of the document's rules stand in the spaces, and may be dead there.
+            own.truncate(2);
+            let mut all = [rules.clone(), own].concat();
+            related(generator, &mut all, name);
+            let known: Vec<&Json> = rules.iter().map(|rule| &rule["id"]).collect();
+            all.retain(|rule| !known.contains(&&rule["id"]));
+            let mut space = json!({ "name": name, "rules": all });
+            if !crawlers.is_empty() {
+                space["crawlers"] = json!(crawlers);
+            }
+            if generator.rng.u8(0..4) == 0 {
+                space["options"] = json!({ "disposition": "allow" });
+            }
+            space
+        };
+        document["spaces"] = json!([space("news", &["news-bot"]), space("others", &[])]);
+    }
+    document
+}
+
+/// The document without one of its rules.
+fn less(document: &Json, id: &str) -> Json {
+    let mut less = document.clone();
+    less["rules"] = without(&document["rules"], id);
+    for space in less.get_mut("spaces").and_then(Json::as_array_mut).into_iter().flatten() {
+        space["rules"] = without(&space["rules"], id);
+    }
+    less
+}
+
 #[test]
 fn what_is_called_dead_never_decides_and_is_not_missed() {
     let mut generator = Generator::new(11);
     let mut found: BTreeMap<&str, u32> = BTreeMap::new();
     let mut compared = 0;
     for _ in 0..POLICIES {
-        let (mut document, ..) = generator.policy();
-        let mut rules = document["rules"].as_array().unwrap().clone();
-        related(&mut generator, &mut rules);
-        document["rules"] = Json::Array(rules);
+        let document = document(&mut generator);
         let policy = compiled(&document);
         for (id, reason) in dead(&policy) {
             *found.entry(reason).or_default() += 1;
-            let mut less = document.clone();
-            less["rules"] = without(&document["rules"], &id);
-            let less = compiled(&less);
+            let less = compiled(&less(&document, &id));
             for facts in (0..12).flat_map(|_| prefixes(&generator.world())) {
                 let (with, without) = (decide(&policy.policy, &facts), decide(&less.policy, &facts));
                 assert_ne!(with.1.as_deref(), Some(&*id), "{reason}: {facts}\n{document:#}");
@@ -154,10 +189,7 @@ fn what_is_allowed_in_vain_is_refused() {
     let mut generator = Generator::new(12);
     let (mut found, mut refused) = (0, 0);
     for _ in 0..POLICIES {
-        let (mut document, ..) = generator.policy();
-        let mut rules = document["rules"].as_array().unwrap().clone();
-        related(&mut generator, &mut rules);
-        document["rules"] = Json::Array(rules);
+        let document = document(&mut generator);
         let policy = compiled(&document);
         let vain = policy.problems.iter().filter(|p| p.message.starts_with("allows in vain"));
         for id in vain.map(|p| p.rule.clone().unwrap()) {
@@ -171,6 +203,45 @@ fn what_is_allowed_in_vain_is_refused() {
     }
     println!("{found} rules allow in vain, {refused} decisions");
     assert!(found >= 10, "{found}");
+}
+
+/// What two spaces allow is told with a URL, and it is so.
+#[test]
+fn overlaps_of_spaces_have_a_witness() {
+    let told = |news: &str, shop: &str| {
+        let text = format!(
+            "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
+             - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
+        );
+        let files = MemoryFiles::new().with("p", text);
+        let problems = load(&files, "p", Purpose::Serve).unwrap_or_else(|p| panic!("{p:?}")).problems;
+        let overlaps = problems.into_iter().find(|p| p.message.contains("overlap"));
+        overlaps.map(|p| (p.rule.unwrap().as_str().to_owned(), p.message))
+    };
+    let news = "[{ id: n, when: { domain: example.com }, then: allow }]";
+    for (shop, witness) in [
+        ("[{ id: s, when: { host: shop.example.com }, then: allow }]", Some("http://shop.example.com/")),
+        (
+            "[{ id: s, when: { domain: example.com, under: /shop }, then: allow }]",
+            Some("http://example.com/shop"),
+        ),
+        ("[{ id: s, when: { host: shop.example.org }, then: allow }]", None),
+        ("[{ id: f, forbid: { domain: example.com } }, { id: s, when: { ext: html }, then: allow }]", None),
+    ] {
+        let found = told(news, shop);
+        assert_eq!(found.is_some(), witness.is_some(), "{shop}: {found:?}");
+        if let (Some((rule, message)), Some(witness)) = (found, witness) {
+            assert!(
+                rule == "s" && message.contains("`news` and `shop`") && message.contains(witness),
+                "{message}"
+            );
+        }
+    }
+    // What the document allows is for all.
+    let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
+                spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
+    let compiled = load(&MemoryFiles::new().with("p", text), "p", Purpose::Serve).unwrap();
+    assert!(!compiled.problems.iter().any(|p| p.message.contains("overlap")));
 }
 
 fn told(rules: &str) -> Vec<String> {

@@ -73,6 +73,8 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
     let others = siblings(view, at).filter(|other| *other != at).filter(takes_part);
     let others: Vec<bool> = others.map(|other| names(other).0).collect();
     let borrowers = others.iter().any(|facts| !facts);
+    // Where there are spaces, they may take from it what they count as.
+    let special = special || !view.policy().spaces().all().is_empty();
     borrowers && (special || !others.iter().any(|facts| *facts))
 }
 
@@ -106,7 +108,7 @@ fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Opti
         return None;
     }
     let stops = view.stops().iter().copied();
-    let before = stops.take_while(|stop| *stop < at).filter(|stop| {
+    let before = stops.take_while(|stop| *stop < at && budget.looks_at(1)).filter(|stop| {
         let same_stage = view.rule(*stop).is_some_and(|stop| stop.stage == rule.stage);
         same_stage && view.share_a_list(*stop, at) && !view.is_nested(*stop, at)
     });
@@ -124,10 +126,14 @@ fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> O
         let Some(cause) = view.rule(*other) else { return false };
         let judges = gated || !cause.content_only;
         let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
-        let together = together && view.is_steady(*other) && view.is_steady(at);
+        let together =
+            together && view.is_steady(*other) && view.is_steady(at) && view.count_alike(*other, at);
         together && judges && budget.take() && view.claim(*other).is_none_or(|claim| premises.entail(claim))
     };
-    siblings(view, at).take_while(|other| *other < at).find(taken).map(Death::BehindSibling)
+    siblings(view, at)
+        .take_while(|other| *other < at && budget.looks_at(1))
+        .find(taken)
+        .map(Death::BehindSibling)
 }
 
 /// `C` hits wherever `R` would decide, and not later: what is filtered stays so.

@@ -43,6 +43,9 @@ fn applies(view: &View<'_>, at: usize, refusing: Refusing) -> bool {
 fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> bool {
     let Some(premises) = view.premises(at) else { return false };
     let behind = refusing.by.map_or(0, |by| by + 1);
+    if !budget.looks_at(view.policy().rules.len()) {
+        return false;
+    }
     let rules = view.policy().rules.iter().enumerate().skip(behind);
     let mut allowing = rules.filter(|(other, rule)| {
         let perhaps = allows(rule) == Some(true) || !view.is_sound(*other);
@@ -54,7 +57,7 @@ fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> boo
 }
 
 /// Whether a group allows or refuses by its disposition; none if it sets none.
-fn allows(rule: &Rule) -> Option<bool> {
+pub(super) fn allows(rule: &Rule) -> Option<bool> {
     let RuleBody::Group(group) = &rule.body else { return None };
     let last = group.assign.iter().rev().find(|assignment| assignment.slot == schema::DISPOSITION)?;
     Some(last.value == Value::Disposition(Disposition::Allow))

@@ -88,7 +88,7 @@ impl<'p> View<'p> {
             };
             let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
             let is_wrong = knowledge == Knowledge::OfRules && errors.has_errors_in(&rule.id);
-            let is_sound = rule.mode == Mode::Enforce && around_is_sound && !is_wrong;
+            let is_sound = view.is_live(at) && around_is_sound && !is_wrong;
             if is_sound {
                 view.index.add(at, &premises);
             }
@@ -126,9 +126,20 @@ impl<'p> View<'p> {
         spaces.all().iter().position(|space| space.rules.contains(index)).map(Home::Space)
     }
 
+    /// Whether a rule belongs to the space of this number.
+    pub(super) fn is_of_space(&self, at: usize, space: usize) -> bool {
+        self.home(at) == Some(Home::Space(space))
+    }
+
     /// Whether two rules stand in one list, so that a stop among them ends it for both.
     pub(super) fn share_a_list(&self, at: usize, other: usize) -> bool {
         self.home(at) == self.home(other)
+    }
+
+    /// Whether two rules count alike for the codes of refusals, which there are only where there are spaces.
+    pub(super) fn count_alike(&self, at: usize, other: usize) -> bool {
+        let class = |at| self.rule(at).map(|rule| rule.class);
+        self.policy.spaces().all().is_empty() || class(at) == class(other)
     }
 
     /// Whether `cause` is asked wherever `rule` is: it stands in the same list, or is for all crawlers.
@@ -210,6 +221,7 @@ impl<'p> View<'p> {
     /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
     pub(super) fn follows(&self, cause: usize, rule: usize) -> bool {
         let alike = self.is_steady(cause) && self.is_steady(rule) && self.runs_with(cause, rule);
+        let alike = alike && self.count_alike(cause, rule);
         if !self.is_sound(cause) || !alike {
             return false;
         }
@@ -247,23 +259,27 @@ impl<'p> View<'p> {
 
     /// Whether what stops could keep a group from being met behind a rule: a stop between them, or around the rule.
     pub(super) fn stops_between(&self, at: usize, cause: usize) -> bool {
-        let between = |stop: &usize| (at..cause).contains(stop) || self.path(at).contains(stop);
-        self.stops.iter().any(|stop| between(stop) && !self.path(cause).contains(stop))
+        let counts = |stop: &&usize| !self.path(cause).contains(stop);
+        let first = self.stops.partition_point(|stop| *stop < at);
+        let mut between = self.stops.iter().skip(first).take_while(|stop| **stop < cause);
+        let around = self.path(at).iter().filter(|around| self.stops.binary_search(around).is_ok());
+        between.any(|stop| counts(&stop)) || around.into_iter().any(|stop| counts(&stop))
     }
 
     /// The rules that could apply wherever a rule does, in document order: all but those of other hosts. None once
     /// there is no time left to look at them.
     pub(super) fn causes(&self, at: usize, budget: &Budget) -> Vec<usize> {
-        if !budget.looks_at(self.index.of_any_host.len()) {
+        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
+        let hosts: Vec<String> = hosts.filter_map(|hosts| hosts.into_iter().next()).collect();
+        let lists = hosts.iter().flat_map(|host| {
+            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
+            parents.chain([&**host]).filter_map(|parent| self.index.by_host.get(parent))
+        });
+        let lists: Vec<&Vec<usize>> = lists.chain([&self.index.of_any_host]).collect();
+        if !budget.looks_at(lists.iter().map(|list| list.len()).sum()) {
             return Vec::new();
         }
-        let mut causes = self.index.of_any_host.clone();
-        let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
-        for host in hosts.filter_map(|hosts| hosts.into_iter().next()) {
-            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
-            let rules = parents.chain([&*host]).filter_map(|parent| self.index.by_host.get(parent));
-            rules.for_each(|rules| causes.extend(rules));
-        }
+        let mut causes: Vec<usize> = lists.into_iter().flatten().copied().collect();
         causes.sort_unstable();
         causes.dedup();
         causes

@@ -7,15 +7,13 @@ use crate::policy::list::ListKind;
 use crate::policy::pattern::TextKind;
 use crate::vocab::target::UrlTarget;
 
-use super::logic::{Claim, Value};
+use super::logic::{Claim, Premises, Value};
 use super::view::View;
 
 /// A URL for which a rule applies or hits, as far as its own condition and those around it go; none if none was
 /// found that a GET of a crawler without a name could ask for.
 pub(super) fn of(view: &View<'_>, at: usize) -> Option<String> {
-    let mut draft = Draft::default();
-    view.premises(at)?.tests().for_each(|atom| draft.meet(view, atom));
-    let target = UrlTarget::parse(&draft.into_url()).ok()?;
+    let target = candidate(view, view.premises(at)?)?;
     let facts = Facts::of_url(&target);
     let fits = |Claim { condition, value }: Claim<'_>| {
         let wanted = match value {
@@ -26,6 +24,13 @@ pub(super) fn of(view: &View<'_>, at: usize) -> Option<String> {
     };
     let fits = view.path(at).iter().filter_map(|at| view.claim(*at)).all(fits);
     fits.then(|| target.as_str().to_owned())
+}
+
+/// A URL made from what premises ask, which may not fit them.
+pub(super) fn candidate(view: &View<'_>, premises: &Premises<'_>) -> Option<UrlTarget> {
+    let mut draft = Draft::default();
+    premises.tests().for_each(|atom| draft.meet(view, atom));
+    UrlTarget::parse(&draft.into_url()).ok()
 }
 
 /// A URL in parts, each as some condition wants it.
