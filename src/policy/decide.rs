@@ -272,7 +272,10 @@ impl Policy {
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
-            let walk = Walk::new(self, facts, stage, &mut trail);
+            // As everywhere, a stage knows nothing of later facts, although the caller does.
+            let address = if stage == PolicyStage::Request { Fact::Unknown } else { facts.address };
+            let facts = Facts { address, ..*facts };
+            let walk = Walk::new(self, &facts, stage, &mut trail);
             match beside {
                 Some(root) => walk.beside(root).run(),
                 None => walk.run(),

@@ -359,7 +359,7 @@ mod tests {
             let Fact::Known(response) = facts.response else { panic!() };
             assert_eq!((response.content_type, response.size), ("text/html", Some(7)));
             assert_eq!(response.headers.header("a").as_deref(), Some("1, 2"));
-            let usage = [("search".into(), Preference::Unset), ("train-ai".into(), Preference::Deny)];
+            let usage = [("train-ai".into(), Preference::Deny), ("search".into(), Preference::Unset)];
             assert_eq!(facts.usage, usage);
         });
     }
