@@ -252,15 +252,19 @@ impl<'a> Walk<'a> {
         };
         let pass = if self.stage < PolicyStage::Response { pass } else { pass.max(self.here_or_later(rule)) };
         match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, _) if self.stage < stage => {}
+            (Truth::Unknown, _) if self.stage < stage && (pass == Pass::Live || self.is_url()) => {}
+            // URLs in the tunnel that decide it now are cut off, and others meet it at its own stage.
+            (Truth::Unknown, Pass::Cut) if self.stage < stage => self.doubt(at),
             (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
             (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
             (Truth::Yes, Pass::Live) => self.hit(at, filter),
-            (Truth::Yes | Truth::Unknown, _) => {
-                self.trail.set_state(at, State::Undecided);
-                self.trail.doubt(at);
-            }
+            (Truth::Yes | Truth::Unknown, _) => self.doubt(at),
         }
+    }
+
+    fn doubt(&mut self, at: RuleIndex) {
+        self.trail.set_state(at, State::Undecided);
+        self.trail.doubt(at);
     }
 
     fn hit(&mut self, at: RuleIndex, filter: &Filter) {

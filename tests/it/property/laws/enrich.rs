@@ -1,5 +1,5 @@
-//! The generator's policies with what its oracle does not know: rules on documents, rules in shadow, disabled ones, and
-//! groups in groups in groups; and facts to go with them.
+//! The generator's policies with what its oracle does not know: rules in shadow, disabled ones, groups in groups in
+//! groups, and more rules on documents; and facts to go with them.
 
 use crawlgate::policy::Policy;
 use fastrand::Rng;
@@ -25,7 +25,7 @@ pub(super) struct Enriched {
 
 impl Enriched {
     pub(super) fn new(seed: u64) -> Self {
-        Self { generator: Generator::new(seed) }
+        Self { generator: Generator::whole(seed) }
     }
 
     pub(super) fn random(&mut self) -> &mut Rng {
@@ -68,7 +68,7 @@ impl Enriched {
     }
 
     fn document(&mut self, often: Option<(&str, &Json)>) -> Json {
-        let (mut document, ..) = self.generator.policy();
+        let mut document = self.generator.made().to_json();
         let rules = document["rules"].take();
         document["rules"] = Json::Array(self.list(rules, 0, often));
         document

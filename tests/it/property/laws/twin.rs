@@ -1,4 +1,4 @@
-//! Changed texts of one policy: what the laws compare it with.
+//! Changed texts of one policy: what the laws compare it with. Its spaces stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,11 @@ fn at<'j>(document: &'j Json, path: &[usize]) -> &'j Json {
 
 fn at_mut<'j>(document: &'j mut Json, path: &[usize]) -> &'j mut Json {
     path.iter().fold(document, |owner, place| &mut owner["rules"][*place])
+}
+
+/// Whether a rule is one of the document's, not of a space.
+pub(super) fn has(document: &Json, id: &str) -> bool {
+    path_to(document, id).is_some()
 }
 
 /// With rules right behind a rule: in its own list, or behind the `match: first` group in which it stands.
@@ -164,12 +169,12 @@ impl Styled {
             files.push((format!("p/{number}.yaml"), block(&json!({ "rules": some }))));
             number += 1;
         }
-        files.push(("p/90.yaml".to_owned(), block(&json!({ "lists": lists }))));
+        files.push(("p/90.yaml".to_owned(), block(&json!({ "lists": lists, "spaces": document["spaces"] }))));
         Self { files, old }
     }
 
     pub(super) fn old_id(&self, id: &str) -> String {
-        self.old[id].clone()
+        self.old.get(id).map_or(id, String::as_str).to_owned()
     }
 }
 
