@@ -495,7 +495,7 @@ fn explain_fits_a_narrow_terminal() {
     );
     assert!(
         rules.contains(
-            "    no-cgi      matched\n        path /cgi-bin/a/rather/long/pat… is under /cgi-bin\n"
+            "    no-cgi      matched\n        path /cgi-bin/a/rather/long/path/… is under /cgi-bin\n"
         ),
         "{text}"
     );

@@ -8,7 +8,7 @@ use crate::policy::condition::Truth;
 use crate::policy::explain::ground::Ground;
 use crate::policy::explain::{OptionLine, RuleLine};
 use crate::policy::options::SetBy;
-use crate::policy::rule::{ChildOrder, Group, RuleBody};
+use crate::policy::rule::{ChildOrder, Group, Mode, RuleBody};
 
 use super::super::judged;
 use super::wire::{self, Wire};
@@ -34,6 +34,7 @@ fn rule(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>) -> Json {
         "rule": line.rule.id.as_str(),
         "about": line.rule.about,
         "depth": line.depth,
+        "shadow": line.rule.mode == Mode::Shadow,
         "key": line.rule.key(),
         "condition": trial.policy.condition_in_words(line.rule),
         "status": line.status.as_str(),

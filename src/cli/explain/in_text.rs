@@ -10,7 +10,7 @@ use crate::policy::explain::ground::{Ground, Seen};
 use crate::policy::explain::{OptionLine, RuleLine, RuleStatus};
 use crate::policy::fact::Fact;
 use crate::policy::options::{SetBy, Value};
-use crate::policy::rule::{PolicyStage, RuleBody};
+use crate::policy::rule::{Mode, PolicyStage, RuleBody};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
@@ -222,6 +222,9 @@ fn notes(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>, room: usize)
         Some(stage) => vec![not_run(trial, stage)],
         None => notes,
     };
+    if line.rule.mode == Mode::Shadow {
+        notes.push("in shadow: judged beside the policy, and changes nothing".to_owned());
+    }
     if line.status == RuleStatus::Matched {
         notes.extend(did(trial, &line.rule.body));
     }

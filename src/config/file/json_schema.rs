@@ -143,6 +143,11 @@ fn policy() -> Group {
     Group::new("policy", "The policy: what may be crawled.")
         .key("path", "A file, or a directory whose *.yaml files make one document.", text())
         .key(
+            "shadow",
+            "A second policy, judged beside this one: counted and logged, it changes nothing.",
+            text(),
+        )
+        .key(
             "watch",
             "Whether it is read again when its files have changed.",
             boolean(Settings::default().policy.watch),

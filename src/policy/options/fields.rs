@@ -4,6 +4,7 @@
 //! knows HTTP's types.
 
 use crate::policy::Policy;
+use crate::policy::space::SpaceIndex;
 
 use super::schema::{self, META, SET_HEADERS};
 use super::{SetBy, Slot, Value};
@@ -88,7 +89,13 @@ impl Policy {
             let rule = crate::policy::rule::RuleIndex(at);
             Some((SetBy::Rule(rule), self.assigned(rule, slot)?))
         });
-        base.into_iter().chain(rules)
+        let spaces = self
+            .spaces()
+            .all()
+            .iter()
+            .zip(0..)
+            .filter_map(move |(space, at)| Some((SetBy::Space(SpaceIndex(at)), space.value(slot)?)));
+        base.into_iter().chain(spaces).chain(rules)
     }
 
     /// The keys of an open map that the policy names, with their slots.

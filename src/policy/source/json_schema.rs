@@ -135,7 +135,7 @@ fn rule_keys() -> Json {
     json!({
         "id": {
             "description": "The rule's name in headers, logs and metrics; without one it is its position.",
-            "type": ["string", "number"],
+            "type": ["string", "number", "boolean"],
             "pattern": "^[A-Za-z0-9_.-]{1,128}$",
         },
         "about": described("Free text, shown by explain and in refusals.", &reference("text")),

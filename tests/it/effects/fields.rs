@@ -122,3 +122,29 @@ fn robots_tags_are_added_and_never_weakened() {
         assert_eq!(bench.get(path).values("x-robots-tag"), tags, "{path}");
     }
 }
+
+#[test]
+fn options_and_rules_in_shadow_of_a_space_are_its_crawlers_alone() {
+    let spaces = "
+spaces:
+  - name: lab
+    crawlers: [lab]
+    options: { source: the lab, meta: { team: lab }, index: false, request_headers: { set: { X-Team: lab } } }
+    rules: [{ id: try, mode: shadow, forbid: { under: /try } }]
+  - name: others
+    rules: [{ id: never, mode: shadow, forbid: { always: true } }]
+";
+    let rules = format!("  - {{ id: late, when: {{ under: /late }}, set: {{ source: late }} }}{spaces}");
+    let crawlers = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
+    let bench =
+        Bench::with(&format!("{}{crawlers}", super::CONFIG), &policy("  source: all", &rules), |_| None);
+    let fields = |path: &str| {
+        let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
+        ["crawl-source", "crawl-meta-team", "x-robots-tag", "crawl-shadow"]
+            .map(|name| answer.value(name).to_owned())
+    };
+    assert_eq!(fields("/x"), ["the lab", "lab", "noindex", ""]);
+    assert_eq!(fields("/late"), ["late", "lab", "noindex", ""]);
+    assert_eq!(fields("/try"), ["the lab", "lab", "noindex", "reject; rule=try"]);
+    assert!(bench.heads().iter().all(|head| got(head, "x-team") == Some("lab")));
+}
