@@ -107,6 +107,12 @@ impl Field {
         }
     }
 
+    /// Whether a tunnel shows it that is not looked into.
+    pub fn shows_in_tunnels(&self) -> bool {
+        use Field::{Address, Authority, Crawler, Host, Port, Scheme};
+        matches!(self, Scheme | Host | Port | Authority | Crawler | Address)
+    }
+
     /// Whether a response header may give what else the document says.
     pub fn is_given_by_header(&self) -> bool {
         matches!(self, Self::MetaRobots | Self::Canonical)

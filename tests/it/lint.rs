@@ -16,7 +16,7 @@ use crate::property::generate::Generator;
 use crate::property::model::World;
 
 /// Each is compiled once more for every rule that is called dead.
-const POLICIES: u32 = 1_500;
+const POLICIES: u32 = 600;
 
 fn compiled(document: &Json) -> Compiled {
     let files = MemoryFiles::new().with("p.yaml", document.to_string());
@@ -180,7 +180,7 @@ fn what_is_called_dead_never_decides_and_is_not_missed() {
         }
     }
     println!("{found:?}, {compared} decisions compared");
-    assert!(found.len() == 6 && found.values().all(|count| *count >= 25), "{found:?}");
+    assert!(found.len() == 6 && found.values().all(|count| *count >= 20), "{found:?}");
 }
 
 /// What is allowed in vain is refused whenever the rule would allow it.

@@ -9,8 +9,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
+/// The kind, a condition, the file, URLs that are in it, URLs that are not.
+type Row = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
 /// A list of each kind, the condition that asks it, and URLs that are in it and that are not.
-const KINDS: &[(&str, &str, &str, &[&str], &[&str])] = &[
+const KINDS: &[Row] = &[
     (
         "domains",
         "{ in: l }",

@@ -252,19 +252,19 @@ impl<'a> Walk<'a> {
         };
         let pass = if self.stage < PolicyStage::Response { pass } else { pass.max(self.here_or_later(rule)) };
         match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, _) if self.stage < stage && (pass == Pass::Live || self.is_url()) => {}
-            // URLs in the tunnel that decide it now are cut off, and others meet it at its own stage.
-            (Truth::Unknown, Pass::Cut) if self.stage < stage => self.doubt(at),
+            (Truth::Unknown, Pass::Cut | Pass::Perhaps) if self.stage < stage && self.hides(filter) => {
+                self.trail.set_state(at, State::Undecided);
+                self.trail.doubt(at);
+            }
+            (Truth::Unknown, _) if self.stage < stage => {}
             (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
             (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
             (Truth::Yes, Pass::Live) => self.hit(at, filter),
-            (Truth::Yes | Truth::Unknown, _) => self.doubt(at),
+            (Truth::Yes | Truth::Unknown, _) => {
+                self.trail.set_state(at, State::Undecided);
+                self.trail.doubt(at);
+            }
         }
-    }
-
-    fn doubt(&mut self, at: RuleIndex) {
-        self.trail.set_state(at, State::Undecided);
-        self.trail.doubt(at);
     }
 
     fn hit(&mut self, at: RuleIndex, filter: &Filter) {
@@ -339,6 +339,15 @@ impl<'a> Walk<'a> {
     /// Inside a tunnel a rule that headers may bring forward runs perhaps at the response, perhaps at the document.
     fn here_or_later(&self, rule: &Rule) -> Pass {
         if rule.by_headers.is_some() && !self.is_url() { Pass::Perhaps } else { Pass::Live }
+    }
+
+    /// Whether some URLs of a tunnel might decide a filter here already, where it is cut off, and others not.
+    fn hides(&self, filter: &Filter) -> bool {
+        let mut hides = false;
+        filter
+            .condition
+            .each_field(&mut |field| hides |= self.stage >= field.stage() && !field.shows_in_tunnels());
+        hides && !self.is_url()
     }
 
     fn is_url(&self) -> bool {

@@ -211,6 +211,7 @@ fn run<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &m
             }
             let holds = guard(when.as_ref(), *unless, world);
             if rule.stage > stage {
+                let holds = if judges(rule, stage, world) { holds } else { Tri::No };
                 if holds == Tri::No {
                     memory.over.insert(id);
                 }

@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use super::generate::Generator;
 
-const POLICIES: u64 = 2_000;
+const POLICIES: u64 = 1_000;
 
 fn compiled(document: &Json) -> Option<Policy> {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
@@ -194,6 +194,6 @@ fn rules_in_shadow_change_nothing_and_say_what_they_would() {
         }
     }
     println!("{seen:?}");
-    assert!(seen.policies > 1_500 && seen.shadows > 3_000, "{seen:?}");
-    assert!(seen.refusing > 100 && seen.admitting > 40, "{seen:?}");
+    assert!(seen.policies > 700 && seen.shadows > 1_300, "{seen:?}");
+    assert!(seen.refusing > 40 && seen.admitting > 15, "{seen:?}");
 }

@@ -58,7 +58,7 @@ impl Judged {
         };
         let options = policy.option_lines(trail).filter_map(|line| match line.set_by {
             SetBy::Rule(rule) => Some((line.path.to_owned(), (line.value.to_json(), id(rule)))),
-            _ => None,
+            SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => None,
         });
         Self {
             verdict: decision.verdict,

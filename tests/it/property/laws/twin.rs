@@ -188,7 +188,7 @@ fn shuffle(value: &mut Json, random: &mut Rng) {
             map.values_mut().for_each(|value| shuffle(value, random));
         }
         Json::Array(items) => items.iter_mut().for_each(|item| shuffle(item, random)),
-        _ => {}
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
     }
 }
 
@@ -208,7 +208,9 @@ fn write_block(value: &Json, indent: usize, text: &mut String) {
         Json::Array(items) => {
             items.iter().for_each(|item| write_entry(&format!("{margin}-"), item, indent, text))
         }
-        scalar => text.push_str(&format!("{margin}{scalar}\n")),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {
+            text.push_str(&format!("{margin}{value}\n"))
+        }
     }
 }
 
