@@ -17,7 +17,7 @@ pub mod origin_tls;
 pub mod pool;
 pub mod resolve;
 pub mod robots;
-mod robots_tag;
+pub mod robots_tag;
 pub mod sniff;
 pub mod tunnel;
 pub mod upstream;

@@ -100,37 +100,47 @@ fn names(value: &Value) -> Option<Box<[HeaderName]>> {
     Some(names.iter().filter_map(name).collect())
 }
 
-impl<C> Judged<C> {
+/// What the options have come to for one request.
+#[derive(Clone, Copy, Debug)]
+pub struct ForOne<'a> {
+    /// What the policy can ask for.
+    pub effects: &'a Effects,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// What its rules did.
+    pub trail: &'a Trail,
+}
+
+impl<'a> ForOne<'a> {
     /// Changes the fields of a request to the origin: the option `request_headers`, what is removed before what is set.
-    pub fn change_request(&self, headers: &mut HeaderMap) {
-        let effects = &self.snapshot.effects;
-        if let Some(names) = effects.remove.as_ref().and_then(|names| self.chosen(names)) {
+    pub fn change_request(self, headers: &mut HeaderMap) {
+        if let Some(names) = self.effects.remove.as_ref().and_then(|names| self.chosen(names)) {
             for name in names {
                 headers.remove(name);
             }
         }
-        self.insert(&effects.set, headers);
+        self.insert(&self.effects.set, headers);
     }
 
     /// Adds the fields that an origin's answer gets from the options `source` and `meta`.
-    pub fn describe_answer(&self, headers: &mut HeaderMap) {
+    pub fn describe_answer(self, headers: &mut HeaderMap) {
         if let Some(source) = self.source() {
             headers.insert(CRAWL_SOURCE, source.clone());
         }
-        self.insert(&self.snapshot.effects.meta, headers);
+        self.insert(&self.effects.meta, headers);
     }
 
     /// The option `source`.
-    pub fn source(&self) -> Option<&HeaderValue> {
-        self.snapshot.effects.source.as_ref().and_then(|source| self.chosen(source))
+    pub fn source(self) -> Option<&'a HeaderValue> {
+        self.effects.source.as_ref().and_then(|source| self.chosen(source))
     }
 
     /// The options `index` and `follow`, if one of them is off.
-    pub fn robots_tag(&self) -> Option<RobotsTag> {
-        if self.snapshot.effects.tags == Tags::Never {
+    pub fn robots_tag(self) -> Option<RobotsTag> {
+        if self.effects.tags == Tags::Never {
             return None;
         }
-        let is_on = |slot| self.trail.is_on(self.policy(), slot);
+        let is_on = |slot| self.trail.is_on(self.policy, slot);
         match (is_on(schema::INDEX), is_on(schema::FOLLOW)) {
             (true, true) => None,
             (false, true) => Some(RobotsTag::NoIndex),
@@ -139,7 +149,7 @@ impl<C> Judged<C> {
         }
     }
 
-    fn insert(&self, fields: &[(HeaderName, Chosen<HeaderValue>)], headers: &mut HeaderMap) {
+    fn insert(self, fields: &'a [(HeaderName, Chosen<HeaderValue>)], headers: &mut HeaderMap) {
         for (name, values) in fields {
             if let Some(value) = self.chosen(values) {
                 headers.insert(name, value.clone());
@@ -147,7 +157,14 @@ impl<C> Judged<C> {
         }
     }
 
-    fn chosen<'c, T>(&self, chosen: &'c Chosen<T>) -> Option<&'c T> {
-        chosen.now(self.policy(), &self.trail)
+    fn chosen<T>(self, chosen: &'a Chosen<T>) -> Option<&'a T> {
+        chosen.now(self.policy, self.trail)
+    }
+}
+
+impl<C> Judged<C> {
+    /// What the options have come to for this request.
+    pub fn effects(&self) -> ForOne<'_> {
+        ForOne { effects: &self.snapshot.effects, policy: self.policy(), trail: &self.trail }
     }
 }

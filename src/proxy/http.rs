@@ -233,7 +233,7 @@ impl Exchange {
         let target = &judged.asked.target;
         front::count_forward(&parts.method, &mut parts.headers);
         clean::request(&mut parts.headers, target.authority(), parts.version, &self.via);
-        judged.change_request(&mut parts.headers);
+        judged.effects().change_request(&mut parts.headers);
         let received = parts.uri.into_parts().path_and_query;
         let uri = received.filter(|p| p.as_str() == target.path_and_query()).map(Into::into);
         let body = Upload::new(body, self.request_body, self.body_times.with(judged.body_timeouts()));
@@ -291,8 +291,8 @@ impl Exchange {
         }
         download.lasts(judged.body_timeouts());
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
-        judged.describe_answer(&mut parts.headers);
-        if let Some(tag) = judged.robots_tag() {
+        judged.effects().describe_answer(&mut parts.headers);
+        if let Some(tag) = judged.effects().robots_tag() {
             robots_tag::merge(&mut parts.headers, tag);
         }
         parts.version = http::Version::HTTP_11;
@@ -373,7 +373,7 @@ fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.matched(judged.matched().iter().map(|rule| rule.0));
     record.allowed(judged.cause().map(|rule| rule.0));
     record.shadows(judged.shadow_notes());
-    if let Some(source) = judged.source() {
+    if let Some(source) = judged.effects().source() {
         record.source(source);
     }
 }

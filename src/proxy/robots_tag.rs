@@ -14,7 +14,7 @@ const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 const WITH_VALUE: [&str; 4] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
 /// Adds what the policy asks for to an answer's fields.
-pub(super) fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
+pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
     if !headers.contains_key(X_ROBOTS_TAG) {
         headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(words(tag)));
         return;

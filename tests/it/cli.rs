@@ -473,6 +473,23 @@ fn help_teaches() {
     }
 }
 
+/// What options add to an origin's answer is shown as it is sent.
+#[test]
+fn explain_shows_what_an_origins_answer_gets() {
+    let folder = folder();
+    let policy = "policy: 1\nname: p\noptions: { disposition: allow, source: ours, meta: { team: news }, follow: false }\n";
+    std::fs::write(folder.path().join("q.yaml"), policy).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args(["explain", "http://a.test/", "--policy", "q.yaml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let answer = "Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
+                  crawl-meta-team: news\n  x-robots-tag: nofollow\n";
+    assert!(text.ends_with(answer), "{text}");
+}
+
 /// In 60 columns the reasons stand below the rules, and no line is longer.
 #[test]
 fn explain_fits_a_narrow_terminal() {

@@ -104,9 +104,7 @@ fn answer(trial: &Trial<'_>, facts: &CaseFacts) -> Json {
     let (kind, status_line, headers) = match wire::of(trial, facts) {
         Wire::Refused { status_line, headers } => ("refused", Some(status_line), headers),
         Wire::Closed => ("closed", None, Vec::new()),
-        Wire::Passed { crawl_status } => {
-            ("passed", None, vec![("crawl-status".to_owned(), crawl_status.to_owned())])
-        }
+        Wire::Passed { headers } => ("passed", None, headers),
         Wire::Tunnel => ("tunnel", Some("HTTP/1.1 200 OK".to_owned()), Vec::new()),
     };
     let headers: Map<String, Json> = headers.into_iter().map(|(name, value)| (name, value.into())).collect();

@@ -173,19 +173,21 @@ impl Page {
         match wire::of(trial, facts) {
             Wire::Refused { status_line, headers } => {
                 self.line(&format!("  {}  {profile}", self.paint.paint(Tone::Bad, status_line)));
-                headers
-                    .iter()
-                    .for_each(|(name, value)| self.line(&format!("  {name}: {}", printable(value))));
+                self.headers(&headers);
             }
             Wire::Closed => {
                 self.line(&format!("  the connection is closed without an answer  {profile}"));
             }
-            Wire::Passed { crawl_status } => {
+            Wire::Passed { headers } => {
                 self.line("  the origin's, with");
-                self.line(&format!("  crawl-status: {crawl_status}"));
+                self.headers(&headers);
             }
             Wire::Tunnel => self.line("  200 OK, and a tunnel to the host"),
         }
+    }
+
+    fn headers(&mut self, headers: &[(String, String)]) {
+        headers.iter().for_each(|(name, value)| self.line(&format!("  {name}: {}", printable(value))));
     }
 }
 

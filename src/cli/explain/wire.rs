@@ -1,13 +1,15 @@
-//! What the proxy would write to the crawler: the status line and headers of a refusal.
+//! What the proxy would write to the crawler: the status line and headers of a refusal, or what an origin's answer gets.
 //!
 //! It is made by the code that answers requests. What no two answers share is left out: `Crawl-Decision`, and the
 //! length of a body that holds it.
 
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 
+use crate::gate::effects::{Effects, ForOne};
 use crate::gate::trial::Trial;
 use crate::policy::cases::{CaseFacts, CaseTarget};
 use crate::proxy::answer::{self, CRAWL_DECISION, Format, InForce, Manner};
+use crate::proxy::robots_tag;
 use crate::vocab::profile::Conditional;
 
 use super::super::judged;
@@ -24,10 +26,10 @@ pub(super) enum Wire {
     },
     /// None: the connection is closed, which this kind of crawler takes for "later".
     Closed,
-    /// The origin's, with this `Crawl-Status`.
+    /// The origin's, with these headers of ours, `Crawl-Status` first.
     Passed {
-        /// The value of the header.
-        crawl_status: &'static str,
+        /// In the order in which they are written.
+        headers: Vec<(String, String)>,
     },
     /// 200, and what the client and the host send each other from there on.
     Tunnel,
@@ -38,7 +40,7 @@ pub(super) fn of(trial: &Trial<'_>, facts: &CaseFacts) -> Wire {
     let Some(refusal) = &trial.refusal else {
         return match facts.target() {
             CaseTarget::Tunnel(..) => Wire::Tunnel,
-            CaseTarget::Url(_) => Wire::Passed { crawl_status: judged::crawl_status(trial, facts) },
+            CaseTarget::Url(_) => Wire::Passed { headers: passed(trial, facts) },
         };
     };
     let manner = Manner { profile: trial.profile, conditional: Conditional::No, format: Format::Problem };
@@ -48,9 +50,25 @@ pub(super) fn of(trial: &Trial<'_>, facts: &CaseFacts) -> Wire {
     let words = status.canonical_reason().unwrap_or("");
     let shared =
         response.headers().iter().filter(|(name, _)| **name != CRAWL_DECISION && **name != CONTENT_LENGTH);
-    let shown = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     Wire::Refused {
         status_line: format!("HTTP/1.1 {} {words}", status.as_u16()).trim_end().to_owned(),
-        headers: shared.map(|(name, value)| (name.as_str().to_owned(), shown(value))).collect(),
+        headers: shared.map(shown).collect(),
     }
+}
+
+/// What an origin's answer gets from us. `X-Robots-Tag` is ours alone here: the origin's own is merged with it.
+fn passed(trial: &Trial<'_>, facts: &CaseFacts) -> Vec<(String, String)> {
+    let made = Effects::of(trial.policy);
+    let effects = ForOne { effects: &made, policy: trial.policy, trail: &trial.trail };
+    let mut headers = HeaderMap::new();
+    effects.describe_answer(&mut headers);
+    if let Some(tag) = effects.robots_tag() {
+        robots_tag::merge(&mut headers, tag);
+    }
+    let status = ("crawl-status".to_owned(), judged::crawl_status(trial, facts).to_owned());
+    std::iter::once(status).chain(headers.iter().map(shown)).collect()
+}
+
+fn shown((name, value): (&HeaderName, &HeaderValue)) -> (String, String) {
+    (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
