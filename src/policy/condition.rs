@@ -2,7 +2,7 @@
 
 use super::fact::{Fact, Facts, Subject};
 use super::field::{Field, ValueType};
-use super::list::{Items, List};
+use super::list::{Items, List, ListKind};
 use super::pattern::{Case, Networks, Ranges, TextKind, TextTest, surt};
 use super::rule::PolicyStage;
 use crate::vocab::target::HostTarget;
@@ -161,7 +161,32 @@ impl Atom {
             let number = self.field.number(facts);
             return number.map(|n| n.is_some_and(|n| list.items.contains(&n.to_string()))).into();
         }
-        self.field.any_text(facts, |text| list.holds(&self.field, text)).into()
+        match self.field.any_text(facts, |text| list.holds(&self.field, text)) {
+            Fact::Known(value) => value.into(),
+            Fact::Unknown => self.list_within_tunnel(list, facts),
+        }
+    }
+
+    /// As [`Self::within_tunnel`], for lists of beginnings: their items are sorted, so it costs two searches.
+    fn list_within_tunnel(&self, list: &List, facts: &Facts<'_>) -> Truth {
+        let (Subject::Tunnel(target), Items::Prefixes(items)) = (facts.subject, &list.items) else {
+            return Truth::Unknown;
+        };
+        let Some(base) = self.tunnel_base(target).filter(|_| self.field == Field::Url) else {
+            return Truth::Unknown;
+        };
+        let base = match list.kind {
+            ListKind::UrlPrefixes => Some(base),
+            ListKind::Surts => surt(&base),
+            ListKind::Domains | ListKind::Hosts | ListKind::Urls | ListKind::Addresses | ListKind::Values => {
+                None
+            }
+        };
+        match base {
+            Some(base) if items.has_prefix_of(&base) => Truth::Yes,
+            Some(base) if !items.has_any_below(&base) => Truth::No,
+            Some(_) | None => Truth::Unknown,
+        }
     }
 
     /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there

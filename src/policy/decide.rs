@@ -272,9 +272,10 @@ impl Policy {
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
-            // As everywhere, a stage knows nothing of later facts, although the caller does.
+            // As everywhere, a stage knows nothing of later facts, although the caller does; and of what goes through a
+            // tunnel nobody knows anything.
             let address = if stage == PolicyStage::Request { Fact::Unknown } else { facts.address };
-            let facts = Facts { address, ..*facts };
+            let facts = Facts { address, response: Fact::Unknown, document: Fact::Unknown, ..*facts };
             let walk = Walk::new(self, &facts, stage, &mut trail);
             match beside {
                 Some(root) => walk.beside(root).run(),

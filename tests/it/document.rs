@@ -4,9 +4,11 @@ use crawlgate::gate::trial::Trial;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::decide::Verdict;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Problem;
 use crawlgate::vocab::profile::Profile;
+use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 fn opened(body: &str, purpose: Purpose) -> Result<Compiled, String> {
@@ -245,7 +247,7 @@ fn reasons_have_an_order() {
         (&format!("{checks}{filter}"), without(""), "response noncanonical - 451"),
         (&format!("{checks}{filter}"), without("Link"), "response rule f 451"),
         (&checks, without("Link"), "response noindex - 451"),
-        (&html, without("Link"), "response rule - 451"),
+        (&html, without("Link"), "response default - 451"),
         // At the document: soft errors, canonical, index, rules.
         (
             &format!("{checks}rules: [{{ id: s, forbid: {{ title: x }}, as: 404 }}]"),
@@ -334,4 +336,85 @@ fn usage_is_what_robots_txt_and_headers_say_together() {
             "response rule u 451",
         ),
     ]);
+}
+
+/// What goes through a tunnel is hidden, whatever facts are given beside it.
+#[test]
+fn a_tunnel_knows_nothing_of_answers() {
+    let gif = compiled("rules: [{ id: gif, forbid: { content_type: image/gif } }]");
+    let titled = compiled(TITLE);
+    for policy in [&gif, &titled] {
+        for more in [
+            json!({}),
+            json!({ "content_type": "image/gif" }),
+            json!({ "status": 404 }),
+            json!({ "title": "x" }),
+        ] {
+            let mut facts = json!({ "url": "https://h.test/", "tunnel": true });
+            facts.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+            let decision = Trial::new(policy, &facts, Profile::Generic).decision;
+            assert_eq!(decision.verdict, Verdict::Undecided, "{more}");
+        }
+    }
+}
+
+/// Lists of URLs' beginnings tell which tunnels they cannot be about.
+#[test]
+fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
+    let verdict = |kind: &str, item: &str| {
+        let lists = format!(
+            "lists: {{ l: {{ kind: {kind}, items: ['http://a.test/', '{item}', 'http://z.test/'] }} }}"
+        );
+        let items = if kind == "surts" {
+            lists.replace("http://a.test/", "test,a,)/").replace("http://z.test/", "test,z,)/")
+        } else {
+            lists
+        };
+        let policy = compiled(&format!("{items}\nrules: [{{ id: x, forbid: {{ in: l }} }}]"));
+        let facts = json!({ "url": "https://h.test/", "tunnel": true });
+        let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+        Trial::new(&policy, &facts, Profile::Generic).decision.verdict
+    };
+    let rejected = Verdict::Reject(Reason::Rule);
+    for (kind, item, expected) in [
+        ("url_prefixes", "https://other.test/x", Verdict::Admit),
+        ("url_prefixes", "https://h.test/x", Verdict::Undecided),
+        ("url_prefixes", "https://h.test/", rejected),
+        ("url_prefixes", "https://h.te", rejected),
+        ("surts", "test,other,)/x", Verdict::Admit),
+        ("surts", "test,h,)/x", Verdict::Undecided),
+        ("surts", "test,", rejected),
+    ] {
+        assert_eq!(verdict(kind, item), expected, "{kind} {item}");
+    }
+}
+
+#[test]
+fn what_only_options_refuse_is_refused_by_default() {
+    check(&[(
+        "options: { disposition: allow, html_only: true }",
+        json!({ "content_type": "image/gif" }),
+        "response default - 451",
+    )]);
+}
+
+#[test]
+fn values_that_no_canonical_url_has_are_told() {
+    for (rule, expected) in [
+        ("forbid: { under: '/u/../v' }", "fits nothing: segments"),
+        ("forbid: { path: '/./w' }", "fits nothing: segments"),
+        ("forbid: { url_prefix: 'http://h.test/a/../b' }", "fits nothing: segments"),
+        ("forbid: { url_prefix: 'http://h.test/a#b' }", "without its fragment"),
+        ("forbid: { url: 'http://h.test/a#b' }", "without its fragment"),
+        ("set: { politeness: { rate: 5/5m } }", "a rate is needed"),
+        ("set: { politeness: { rate: 5/0s } }", "a rate is needed"),
+    ] {
+        let body = format!("rules: [{{ id: x, {rule} }}]");
+        let told = match opened(&body, Purpose::Study) {
+            Ok(compiled) => compiled.problems.iter().map(|p| p.rendered()).collect(),
+            Err(problems) => problems,
+        };
+        assert!(told.contains(expected), "{rule}: {told}");
+    }
 }

@@ -93,8 +93,8 @@ impl<'a> Change<'a> {
 
 fn kind(was: &Outcome<'_>, is: &Outcome<'_>, differences: &[Difference]) -> Option<Kind> {
     let differs = |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
-    if was.verdict != is.verdict {
-        return Some(Kind::Verdict(was.verdict, is.verdict));
+    if was.effect() != is.effect() {
+        return Some(Kind::Verdict(was.effect(), is.effect()));
     }
     if differs(|key| !key.starts_with("options.") && key != "rule") && was.verdict != "allow" {
         return Some(Kind::Refusal);
@@ -106,6 +106,15 @@ fn kind(was: &Outcome<'_>, is: &Outcome<'_>, differences: &[Difference]) -> Opti
 }
 
 impl<'a> Outcome<'a> {
+    /// The verdict; of a tunnel that is undecided also what becomes of it.
+    fn effect(&self) -> &'static str {
+        match (self.verdict, self.answer.status) {
+            ("undecided", None) => "undecided and let through",
+            ("undecided", Some(_)) => "undecided and refused",
+            (verdict, _) => verdict,
+        }
+    }
+
     fn of(trial: &Trial<'a>) -> Self {
         Self {
             verdict: judged::verdict(trial),

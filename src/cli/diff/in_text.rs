@@ -94,8 +94,8 @@ impl Page {
 
     fn kind(&mut self, kind: &OfKind<'_>, examples: usize) {
         let tone = match kind.kind {
-            Kind::Verdict(_, "allow") => Tone::Good,
-            Kind::Verdict(_, "reject") => Tone::Bad,
+            Kind::Verdict(_, "allow" | "undecided and let through") => Tone::Good,
+            Kind::Verdict(_, "reject" | "undecided and refused") => Tone::Bad,
             Kind::Verdict(..) | Kind::Refusal | Kind::Options | Kind::Rule => Tone::Doubt,
         };
         let words = self.paint.paint(tone, kind.kind.in_words());

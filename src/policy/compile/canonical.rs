@@ -186,6 +186,10 @@ pub(super) fn whole_url(text: &str) -> Result<Escaped, Mistake> {
     let Some((front, rest)) = front(text) else {
         return Err(not_a_url(text));
     };
+    if rest.contains('#') {
+        let instead = "leave out the `#` and what follows it; a `#` in a URL is written %23";
+        return Err(Mistake::with_help("a URL is judged without its fragment", instead));
+    }
     let front = UrlTarget::parse(&format!("{front}/"))
         .map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
     let mut escaped = Escaped::default();

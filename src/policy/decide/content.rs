@@ -47,12 +47,15 @@ impl Policy {
         larger.then(|| (Reason::BodyTooLarge, self.cause_of(trail, schema::MAX_BODY)))
     }
 
-    /// `html_only` rejects as the rule that last assigned it.
+    /// `html_only` rejects as the rule that last assigned it; as the default if none did.
     fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
         let rejects = trail.is_on(self, schema::HTML_ONLY)
             && response.is_success_with_content()
             && !is_html(response.content_type);
-        rejects.then(|| (Reason::Rule, self.cause_of(trail, schema::HTML_ONLY)))
+        rejects.then(|| {
+            let cause = self.cause_of(trail, schema::HTML_ONLY);
+            (if cause == Cause::Default { Reason::Default } else { Reason::Rule }, cause)
+        })
     }
 
     /// The answer names another URL as its canonical one.

@@ -171,18 +171,30 @@ impl SortedTexts {
         self.last_up_to(text).is_some_and(|nearest| text.starts_with(nearest))
     }
 
+    /// Whether one of them begins with a text.
+    pub fn has_any_below(&self, text: &str) -> bool {
+        let first = self.count_up_to(text);
+        let here = |at: usize| self.0.get(at).is_some_and(|item| item.starts_with(text));
+        here(first) || first.checked_sub(1).is_some_and(here)
+    }
+
     /// The last one that does not come after a text.
     fn last_up_to(&self, text: &str) -> Option<&str> {
+        self.count_up_to(text).checked_sub(1).and_then(|at| self.0.get(at))
+    }
+
+    /// How many do not come after a text.
+    fn count_up_to(&self, text: &str) -> usize {
         let (mut from, mut to) = (0, self.0.len());
         while from < to {
             let middle = from + (to - from) / 2;
-            if self.0.get(middle)? <= text {
+            if self.0.get(middle).is_some_and(|item| item <= text) {
                 from = middle + 1;
             } else {
                 to = middle;
             }
         }
-        self.0.get(from.checked_sub(1)?)
+        from
     }
 }
 

@@ -39,10 +39,33 @@ fn fits_nothing(field: &Field, word: TextWord, text: &str) -> Option<(&'static s
     if *field == Field::Query && from_start && text.starts_with('?') {
         return Some(("the query is without its `?`", format!("write {}", text.trim_start_matches('?'))));
     }
+    if let Some(doubt) = never_canonical(field, word, text) {
+        return Some(doubt);
+    }
     if *field == Field::Url && word == TextWord::Prefix && !begins_a_url(text) {
         return Some(("a URL begins with `http://` or `https://`", String::new()));
     }
     if exact { exact_word(field, text) } else { None }
+}
+
+/// What a canonical URL does not hold: a fragment, and segments `.` and `..` in its path.
+fn never_canonical(field: &Field, word: TextWord, text: &str) -> Option<(&'static str, String)> {
+    let of_url = matches!(field, Field::Url | Field::Path | Field::PathAndQuery | Field::AuthorityPathQuery);
+    if !of_url || !matches!(word, TextWord::Prefix | TextWord::Under | TextWord::Contains) {
+        return None;
+    }
+    if *field == Field::Url && word == TextWord::Prefix && text.contains('#') {
+        return Some((
+            "a URL is judged without its fragment",
+            "leave out the `#` and what follows it".into(),
+        ));
+    }
+    let path = text.split_once('?').map_or(text, |(path, _)| path);
+    let resolved = ["/./", "/../"].iter().any(|dots| path.contains(dots))
+        || word == TextWord::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
+    resolved.then(|| {
+        ("segments `.` and `..` are resolved before a URL is judged", "write the path without them".into())
+    })
 }
 
 fn begins_a_url(prefix: &str) -> bool {

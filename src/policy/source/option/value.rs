@@ -116,7 +116,7 @@ fn priority(node: &Node, problems: &mut Problems) -> Option<Value> {
 fn rate(node: &Node, problems: &mut Problems) -> Option<Value> {
     let parsed = node.spelling().and_then(|text| {
         let (count, unit) = text.split_once('/')?;
-        let per = units::duration(&format!("1{unit}"))?;
+        let per = ["s", "m", "h", "d"].contains(&unit).then(|| units::duration(&format!("1{unit}")))??;
         let count: u32 = count.parse().ok().filter(|count| *count > 0)?;
         Some(Value::Rate { count, per })
     });
