@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::labels::{RuleMode, Source};
+use crawlgate::metrics::labels::{RuleKind, RuleMode, Source};
 use crawlgate::metrics::log::{Destination, Log, LogSettings};
 use crawlgate::metrics::policy::PolicyMetrics;
 use crawlgate::metrics::record::{Keep, Recorder};
@@ -51,8 +51,8 @@ impl Bench {
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
         let log = Log::open(LogSettings { to, queue: 1 << 30, ..LogSettings::default() }, &metrics, &clock);
         let ids = ["group", "pages"].map(|id| RuleId::new(id).expect("a valid id"));
-        let rules = ids.iter().map(|id| (id, RuleMode::Enforce));
-        let policy = metrics.policy_loaded("bench", "00000001", rules, clock.wall());
+        let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+        let policy = metrics.policy_loaded("bench", "00000001", rules, &clock);
         Self {
             recorder: Recorder::new(metrics, log.expect("the log opens"), clock),
             policy,

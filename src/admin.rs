@@ -1,35 +1,56 @@
 //! The admin listener: metrics, health and the API; never reachable through the proxy.
 //!
-//! A small HTTP/1.1 server of its own: one request a connection. Who may ask is decided in
+//! A small HTTP/1.1 server of its own: one request a connection, within a time, but for streams. Who may ask is decided in
 //! [`guard`], before anything else is looked at. It names no part of the proxy: what it shows is handed to it.
 
 pub mod api;
+mod ask;
+mod difference;
+mod explain;
 pub mod guard;
 pub mod health;
+pub mod hosts;
+pub mod ledger;
+pub mod live;
+mod openapi;
 mod page;
+mod policy;
+mod query;
+pub mod reply;
+mod route;
 mod shadow;
+pub mod status;
+pub mod stops;
+pub mod ui;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::{Request, Response};
+use http_body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::metrics::{Metrics, TEXT_FORMAT};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
 
 use api::PolicyApi;
-use guard::{Access, Guard};
+use guard::Guard;
 use health::Readiness;
-use page::{PLAIN, page, problem};
+use hosts::HostsApi;
+use ledger::LedgerApi;
+use live::LiveApi;
+use reply::{Over, Reply};
+use status::Process;
+use stops::StopsApi;
 
 /// Connections at once; more wait in the socket's queue.
 const CONNECTIONS: usize = 64;
@@ -37,15 +58,12 @@ const CONNECTIONS: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a whole connection: a client that does not read its answer holds no place for longer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the last pieces of a stream, once its source has ended.
+const LAST_BYTES: Duration = Duration::from_secs(30);
 /// The largest head.
 const HEAD_BYTES: usize = 16 << 10;
 /// After a failed accept (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What clients import as a certificate.
-const PEM: &str = "application/x-pem-file";
-
-type Answer = Response<Full<Bytes>>;
 
 /// The admin server.
 #[derive(Debug)]
@@ -54,13 +72,45 @@ pub struct Admin {
     metrics: Metrics,
     readiness: Readiness,
     policy: PolicyApi,
+    stops: StopsApi,
+    process: Process,
     authorities: Option<String>,
+    live: Option<LiveApi>,
+    hosts: Option<HostsApi>,
+    ledger: Option<LedgerApi>,
+    places: Arc<Semaphore>,
+}
+
+/// The connections of an admin server.
+#[derive(Clone, Debug)]
+pub struct Connections(Arc<Semaphore>);
+
+impl Connections {
+    /// Waits until there is none. Of use once the server takes no more.
+    pub async fn gone(&self) {
+        let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
+        let _ = self.0.acquire_many(all).await;
+    }
 }
 
 impl Admin {
     /// A server that lets in whom the guard admits.
-    pub fn new(guard: Guard, metrics: Metrics, readiness: Readiness, policy: PolicyApi) -> Self {
-        Self { guard, metrics, readiness, policy, authorities: None }
+    pub fn new(
+        guard: Guard,
+        metrics: Metrics,
+        readiness: Readiness,
+        policy: PolicyApi,
+        stops: StopsApi,
+    ) -> Self {
+        let process = Process::nameless(Clock::system());
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let (authorities, live, hosts, ledger) = (None, None, None, None);
+        Self { guard, metrics, readiness, policy, stops, process, authorities, live, hosts, ledger, places }
+    }
+
+    /// Says of which process all this is.
+    pub fn of(self, process: Process) -> Self {
+        Self { process, ..self }
     }
 
     /// Shows these certificates (PEM) to clients that shall trust them.
@@ -68,10 +118,30 @@ impl Admin {
         Self { authorities: Some(pem), ..self }
     }
 
+    /// Shows decisions as they come.
+    pub fn live(self, live: LiveApi) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
+    /// Shows the hosts that are tracked.
+    pub fn hosts(self, hosts: HostsApi) -> Self {
+        Self { hosts: Some(hosts), ..self }
+    }
+
+    /// Shows the URLs that are remembered.
+    pub fn ledger(self, ledger: LedgerApi) -> Self {
+        Self { ledger: Some(ledger), ..self }
+    }
+
+    /// Its connections, to be waited for behind its end.
+    pub fn connections(&self) -> Connections {
+        Connections(Arc::clone(&self.places))
+    }
+
     /// Serves until `stop` is ready; connections under way are finished in the background.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let admin = Arc::new(self);
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Arc::clone(&admin.places);
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -86,92 +156,15 @@ impl Admin {
     }
 
     /// Answers one request that came in on a connection to `local`.
-    pub async fn answer<B>(&self, request: &Request<B>, local: SocketAddr) -> Answer {
-        match self.guard.admits(request, local) {
-            Ok(()) => self.route(request.method(), request.uri().path()).await,
-            Err(refused) => refused.answer(),
+    pub async fn answer<B>(&self, request: Request<B>, local: SocketAddr) -> Response<Reply>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        if let Err(refused) = self.guard.admits(&request, local) {
+            return refused.answer().map(Reply::from);
         }
-    }
-
-    async fn route(&self, method: &Method, path: &str) -> Answer {
-        let Some(route) = Route::of(path) else {
-            return problem(StatusCode::NOT_FOUND, "there is nothing at this path");
-        };
-        match (route, route.takes(method)) {
-            (Route::Reload, Takes::This) => self.policy.reload().await,
-            (_, Takes::Only(allowed)) => page::only(allowed),
-            (Route::Metrics, Takes::This) => page(StatusCode::OK, TEXT_FORMAT, self.metrics.render()),
-            (Route::Health, Takes::This) => page(StatusCode::OK, PLAIN, "ok\n".into()),
-            (Route::Ready, Takes::This) => health::answer(&self.readiness),
-            (Route::Policy, Takes::This) => self.policy.show(),
-            (Route::Shadow, Takes::This) => self.policy.show_shadow(),
-            (Route::Authorities, Takes::This) => self.show_authorities(),
-        }
-    }
-
-    fn show_authorities(&self) -> Answer {
-        match &self.authorities {
-            Some(pem) => page(StatusCode::OK, PEM, pem.clone()),
-            None => problem(
-                StatusCode::NOT_FOUND,
-                "there is no certificate authority to trust: this proxy does not look into TLS (tls.intercept)",
-            ),
-        }
-    }
-}
-
-/// The pages that exist.
-#[derive(Clone, Copy, Debug)]
-enum Route {
-    Metrics,
-    Health,
-    Ready,
-    Policy,
-    Shadow,
-    Reload,
-    Authorities,
-}
-
-/// Whether a method is one that a route takes.
-#[derive(Clone, Copy, Debug)]
-enum Takes {
-    This,
-    Only(&'static str),
-}
-
-impl Route {
-    fn of(path: &str) -> Option<Self> {
-        match path {
-            "/metrics" => Some(Self::Metrics),
-            "/healthz" => Some(Self::Health),
-            "/readyz" => Some(Self::Ready),
-            "/ca.pem" => Some(Self::Authorities),
-            "/api/v1/policy" => Some(Self::Policy),
-            "/api/v1/shadow" => Some(Self::Shadow),
-            "/api/v1/reload" => Some(Self::Reload),
-            _ => None,
-        }
-    }
-
-    fn takes(self, method: &Method) -> Takes {
-        match self {
-            Self::Reload if *method == Method::POST => Takes::This,
-            Self::Reload => Takes::Only("POST"),
-            Self::Metrics | Self::Health | Self::Ready | Self::Policy | Self::Shadow | Self::Authorities => {
-                match *method {
-                    Method::GET | Method::HEAD => Takes::This,
-                    _ => Takes::Only("GET, HEAD"),
-                }
-            }
-        }
-    }
-}
-
-/// Which paths are open to those without a token: what probes and scrapers ask for, and the CA that clients need.
-fn access(path: &str) -> Access {
-    match path {
-        "/metrics" | "/healthz" | "/readyz" | "/ca.pem" => Access::Open,
-        _ => Access::Token,
+        self.route(request).await
     }
 }
 
@@ -192,9 +185,14 @@ async fn accept(
 
 async fn connection(admin: Arc<Admin>, stream: TcpStream, place: OwnedSemaphorePermit) {
     let Ok(local) = stream.local_addr() else { return };
+    let stream_over = Slot::default();
     let service = service_fn(|request| {
-        let admin = Arc::clone(&admin);
-        async move { Ok::<_, Infallible>(admin.answer(&request, local).await) }
+        let (admin, stream_over) = (Arc::clone(&admin), &stream_over);
+        async move {
+            let mut answer = admin.answer(request, local).await;
+            stream_over.put(answer.body_mut().over());
+            Ok::<_, Infallible>(answer)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -203,6 +201,27 @@ async fn connection(admin: Arc<Admin>, stream: TcpStream, place: OwnedSemaphoreP
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     // A client's mistake or its leaving is its own affair.
-    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+    let mut served = std::pin::pin!(served);
+    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut served).await.is_ok();
+    if let (false, Some(over)) = (in_time, stream_over.take()) {
+        tokio::select! {
+            _ = &mut served => {}
+            _ = over => drop(tokio::time::timeout(LAST_BYTES, served).await),
+        }
+    }
     drop(place);
+}
+
+/// Where a connection's one answer leaves word of when its stream is over.
+#[derive(Debug, Default)]
+struct Slot(Mutex<Option<Over>>);
+
+impl Slot {
+    fn put(&self, over: Option<Over>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = over;
+    }
+
+    fn take(&self) -> Option<Over> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }

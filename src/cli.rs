@@ -11,23 +11,29 @@ mod ca;
 mod check;
 mod completions;
 mod decide;
+pub mod decisions;
 mod demo;
 mod diff;
 mod env;
 mod exit;
 mod explain;
-mod judged;
+mod harmless;
+mod ledger;
 mod open;
 mod origin_roots;
 mod out;
 mod paint;
 mod password;
+mod progress;
 pub mod reload;
 pub mod robots;
 mod run;
 mod schema;
 pub mod serve;
 mod shadow;
+#[cfg_attr(not(feature = "otlp"), path = "cli/spans/absent.rs")]
+mod spans;
+mod stop;
 mod systemd;
 pub mod target;
 mod telling;
@@ -55,6 +61,7 @@ fn dispatch(command: Command) -> Exit {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Decide(args) => decide::run(&args),
+        Command::Decisions(args) => decisions::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Robots(args) => robots::run(&args),
@@ -65,6 +72,8 @@ fn dispatch(command: Command) -> Exit {
         Command::Completions(args) => completions::run(&args),
         Command::Password => password::run(),
         Command::Shadow(args) => shadow::run(&args),
+        Command::Ledger(args) => ledger::run(&args.command),
+        Command::Stop(args) => stop::run(&args),
     }
 }
 

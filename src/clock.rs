@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Tells the time: the machine's, or one that a test moves by hand. Cheap to clone.
@@ -17,6 +17,7 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
+    Runtime(tokio::time::Instant),
     Manual(Arc<Manual>),
 }
 
@@ -24,6 +25,7 @@ enum Source {
 struct Manual {
     began: Instant,
     moved_ns: AtomicU64,
+    wall_jumped_s: AtomicI64,
 }
 
 /// Where the wall time of a manual clock begins: 2026-01-01T00:00:00Z, in seconds since 1970.
@@ -37,14 +39,25 @@ impl Clock {
 
     /// A clock that stands still until its [`Hand`] moves it; its wall time begins at 2026-01-01T00:00:00Z.
     pub fn manual() -> (Self, Hand) {
-        let manual = Arc::new(Manual { began: Instant::now(), moved_ns: AtomicU64::new(0) });
+        let manual = Arc::new(Manual {
+            began: Instant::now(),
+            moved_ns: AtomicU64::new(0),
+            wall_jumped_s: AtomicI64::new(0),
+        });
         (Self(Source::Manual(Arc::clone(&manual))), Hand(manual))
+    }
+
+    /// The time of the tokio runtime that it is made in, by which everything there also sleeps: a runtime whose time is
+    /// stopped lets hours pass in an instant. Its wall time begins at 2026-01-01T00:00:00Z.
+    pub fn of_runtime() -> Self {
+        Self(Source::Runtime(tokio::time::Instant::now()))
     }
 
     /// Monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
             Source::System => Instant::now(),
+            Source::Runtime(_) => tokio::time::Instant::now().into_std(),
             Source::Manual(manual) => manual.began + manual.moved(),
         }
     }
@@ -53,7 +66,8 @@ impl Clock {
     pub fn wall(&self) -> SystemTime {
         match &self.0 {
             Source::System => SystemTime::now(),
-            Source::Manual(manual) => SystemTime::UNIX_EPOCH + MANUAL_WALL + manual.moved(),
+            Source::Runtime(began) => SystemTime::UNIX_EPOCH + MANUAL_WALL + began.elapsed(),
+            Source::Manual(manual) => SystemTime::UNIX_EPOCH + manual.wall(),
         }
     }
 }
@@ -61,6 +75,33 @@ impl Clock {
 impl Manual {
     fn moved(&self) -> Duration {
         Duration::from_nanos(self.moved_ns.load(Ordering::Acquire))
+    }
+
+    fn wall(&self) -> Duration {
+        let (there, jumped) = (MANUAL_WALL + self.moved(), self.wall_jumped_s.load(Ordering::Acquire));
+        let by = Duration::from_secs(jumped.unsigned_abs());
+        if jumped < 0 { there.saturating_sub(by) } else { there.saturating_add(by) }
+    }
+}
+
+/// A stretch of monotonic time: when something began, and how long it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lapse {
+    /// When it began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Lapse {
+    /// From one reading to another; nothing if they are out of order.
+    pub fn between(began: Instant, ended: Instant) -> Self {
+        Self { began, took: ended.saturating_duration_since(began) }
+    }
+
+    /// When it was over.
+    pub fn ended(self) -> Instant {
+        self.began.checked_add(self.took).unwrap_or(self.began)
     }
 }
 
@@ -74,6 +115,11 @@ impl Hand {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.0.moved_ns.fetch_add(ns, Ordering::AcqRel);
     }
+
+    /// Sets wall time alone forward or back, as people do; never before 1970.
+    pub fn jump(&self, seconds: i64) {
+        self.0.wall_jumped_s.fetch_add(seconds, Ordering::AcqRel);
+    }
 }
 
 /// A wall time as RFC 3339 text with milliseconds, in UTC: `2026-01-01T00:00:00.000Z`.
@@ -84,13 +130,36 @@ pub struct Rfc3339(pub SystemTime);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+    }
+}
+
+impl Rfc3339 {
+    /// The text in place, all of it ASCII: one is written for each line of the log. Years have four digits.
+    pub fn text(self) -> [u8; 24] {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
         let (year, month, day) = civil(days);
-        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-        let ms = since.subsec_millis();
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+        let [y1, y2, y3, y4] = digits(year);
+        let ([.., m1, m2], [.., d1, d2]) = (digits(month), digits(day));
+        let ([.., h1, h2], [.., n1, n2]) = (digits(second / 3_600), digits(second / 60 % 60));
+        let ([.., s1, s2], [_, l1, l2, l3]) = (digits(second % 60), digits(since.subsec_millis().into()));
+        [
+            y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2, b'.', l1,
+            l2, l3, b'Z',
+        ]
     }
+}
+
+/// The last four digits of a number.
+fn digits(number: u64) -> [u8; 4] {
+    [1_000, 100, 10, 1].map(|place| b'0' + (number / place % 10) as u8)
+}
+
+/// The year of a wall time, in UTC; of times before 1970 that year.
+pub fn year(wall: SystemTime) -> u16 {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u16::try_from(civil(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
 }
 
 /// Year, month and day of a count of days since 1970-01-01.
@@ -122,6 +191,15 @@ mod tests {
         hand.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
         assert_eq!(other.wall().duration_since(wall).unwrap(), Duration::from_millis(1_500));
+        hand.jump(-3_600);
+        assert_eq!(wall.duration_since(other.wall()).unwrap(), Duration::from_millis(3_598_500));
+        assert_eq!(other.now() - now, Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn a_year_begins_at_midnight() {
+        let at = |secs| year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
+        assert_eq!((at(0), at(1_767_225_599), at(1_767_225_600)), (1970, 2025, 2026));
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! The gate knows HTTP's types but no socket; what it needs from above (addresses for a name) is a trait that it
 //! declares and `proxy` implements.
 
+pub mod budget;
+pub mod changes;
 pub mod crawlers;
 pub mod destination;
 pub mod effects;
+pub mod failing;
 pub mod hold;
 pub mod judged;
 pub mod permit;
@@ -15,9 +18,13 @@ pub mod reload;
 pub mod request;
 pub mod response;
 pub mod robots;
+pub mod schedules;
 pub mod shadow;
 pub mod snapshot;
 pub mod stage;
+pub mod stops;
+pub mod sweep;
 pub mod tls;
 pub mod trial;
 pub mod tunnel;
+pub mod written;

@@ -5,8 +5,10 @@
 //! their labels without comparing them). Nothing here decides, listens or writes; [`log`] writes the decision log.
 
 pub mod content;
+mod feed;
 mod flush;
 pub mod labels;
+pub mod ledger;
 pub mod log;
 pub mod names;
 pub mod policy;
@@ -15,7 +17,9 @@ pub mod record;
 mod repeat;
 mod series;
 pub mod shadow;
+pub mod summary;
 mod tls;
+pub mod trace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +30,9 @@ use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 
 use content::ContentFamily;
-use labels::{ForeignBytes, SniCheck, Source, TunnelVerdict};
+use feed::FeedFamilies;
+use labels::{Counting, DocumentRead, ForeignBytes, SniCheck, Source, SpansLost, TunnelVerdict};
+use ledger::LedgerFamilies;
 use policy::PolicyFamilies;
 use series::{Places, Registrar, bump};
 use tls::TlsFamilies;
@@ -51,6 +57,7 @@ impl CrawlerIndex {
 
 pub(in crate::metrics) struct Families {
     registry: Registry,
+    counting: Counting,
     crawlers: Box<[CrawlerSeries]>,
     request_duration: Box<[Histogram]>,
     decision_duration: Histogram,
@@ -63,6 +70,7 @@ pub(in crate::metrics) struct Families {
     connections: IntGauge,
     tunnels: IntGauge,
     tunnel_verdicts: Box<[IntCounter]>,
+    documents: Box<[IntCounter]>,
     sni_checks: Box<[IntCounter]>,
     inflight: IntGauge,
     hold: Hold,
@@ -73,8 +81,12 @@ pub(in crate::metrics) struct Families {
     head_rejections: Places,
     foreign_bytes: Box<[IntCounter]>,
     log_dropped: IntCounter,
+    spans_exported: IntCounter,
+    spans_lost: Box<[IntCounter]>,
     panics: IntCounter,
     tls: TlsFamilies,
+    feed: FeedFamilies,
+    ledger: LedgerFamilies,
     policy: PolicyFamilies,
 }
 
@@ -84,7 +96,10 @@ struct Hold {
     held: IntGauge,
     tracked: IntGauge,
     backing_off: IntGauge,
+    bans: IntCounter,
     leases: IntGauge,
+    capped: IntCounter,
+    stops: IntGauge,
 }
 
 struct CrawlerSeries {
@@ -111,16 +126,27 @@ impl Metrics {
     /// # Errors
     /// Only if a name in [`names`] is not valid or stands there twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        let registry = Registry::new();
-        let families = Families::register(&Registrar(&registry), crawlers, ranges, registry.clone())?;
-        Ok(Self(Arc::new(families)))
+        Self::with(Counting::Everything, crawlers, ranges)
+    }
+
+    /// The same, or metrics of which only [`names::ALWAYS`] are counted and shown.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with(counting: Counting, crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Families::register(counting, crawlers, ranges, Registry::new())?)))
     }
 
     /// Everything in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
     pub fn render(&self) -> String {
+        self.0.policy.sweep();
+        let mut families = self.0.registry.gather();
+        if self.0.counting == Counting::Nothing {
+            families.retain(|family| names::ALWAYS.iter().any(|always| always.name == family.name()));
+        }
         let mut text = String::with_capacity(64 << 10);
         // Families without series are left out by `gather`; the text is written as far as it is valid.
-        let _ = TextEncoder::new().encode_utf8(&self.0.registry.gather(), &mut text);
+        let _ = TextEncoder::new().encode_utf8(&families, &mut text);
         process::render(&mut text);
         text
     }
@@ -133,62 +159,78 @@ impl Metrics {
 
     /// Counts a client connection as open for as long as the value lives.
     pub fn connection(&self) -> OpenConnection {
-        self.0.connections.inc();
-        OpenConnection(Arc::clone(&self.0))
+        OpenConnection(self.raised(|families| &families.connections))
     }
 
     /// Counts a tunnel as open for as long as the value lives.
     pub fn tunnel_open(&self) -> OpenTunnel {
-        self.0.tunnels.inc();
-        OpenTunnel(Arc::clone(&self.0))
+        OpenTunnel(self.raised(|families| &families.tunnels))
     }
 
     /// Counts a CONNECT by what was decided of it.
     pub fn tunnel_decided(&self, verdict: TunnelVerdict) {
-        bump(self.0.tunnel_verdicts.get(verdict as usize));
+        bump(self.counted().and_then(|families| families.tunnel_verdicts.get(verdict as usize)));
+    }
+
+    /// Counts a body that was looked at before it was sent on.
+    pub fn document(&self, outcome: DocumentRead) {
+        bump(self.counted().and_then(|families| families.documents.get(outcome as usize)));
     }
 
     /// Counts a tunnel by what its ClientHello says.
     pub fn sni_checked(&self, check: SniCheck) {
-        bump(self.0.sni_checks.get(check as usize));
+        bump(self.counted().and_then(|families| families.sni_checks.get(check as usize)));
     }
 
     /// Counts a head that was refused before it became a request.
     pub fn head_rejected(&self, reason: Reason) {
-        bump(self.0.head_rejections.at(reason.index(), || [reason.as_str()]));
+        let Some(families) = self.counted() else { return };
+        bump(families.head_rejections.at(reason.index(), || [reason.as_str()]));
     }
 
     /// Counts a connection that was closed because it speaks another protocol.
     pub fn foreign_bytes(&self, kind: ForeignBytes) {
-        bump(self.0.foreign_bytes.get(kind as usize));
+        bump(self.counted().and_then(|families| families.foreign_bytes.get(kind as usize)));
     }
 
     /// Counts an address that was not dialled; a range that is not one of those given to [`Self::new`] is `other`.
     pub fn address_refused(&self, range: &str) {
-        let counters = &self.0.addresses_refused;
+        let Some(Families { addresses_refused: counters, .. }) = self.counted() else { return };
         let known = counters.iter().find(|(name, _)| *name == range);
         bump(known.or(counters.last()).map(|(_, counter)| counter));
     }
 
     /// A request begins to wait for its turn.
     pub fn hold_begins(&self) {
-        self.0.hold.held.inc();
+        self.counted().iter().for_each(|families| families.hold.held.inc());
     }
 
     /// It does not wait any more.
     pub fn hold_ends(&self) {
-        self.0.hold.held.dec();
+        self.counted().iter().for_each(|families| families.hold.held.dec());
     }
 
     /// Its client has left meanwhile.
     pub fn left_while_held(&self, crawler: &Crawler) {
         let place = self.crawler(crawler.as_str());
-        bump(self.0.crawler(place).map(|series| &series.held_disconnects));
+        let families = self.counted();
+        bump(families.and_then(|f| f.crawler(place)).map(|series| &series.held_disconnects));
+    }
+
+    /// A request goes sooner than its host's robots.txt asks, by the policy's cap.
+    pub fn crawl_delay_capped(&self) {
+        bump(self.counted().map(|families| &families.hold.capped));
+    }
+
+    /// So many stops are in force.
+    pub fn stops(&self, count: usize) {
+        let families = self.counted();
+        families.iter().for_each(|f| f.hold.stops.set(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
     /// What the store remembers: hosts, those of them that rest, slots that are taken.
     pub fn hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
-        let hold = &self.0.hold;
+        let Some(Families { hold, .. }) = self.counted() else { return };
         for (gauge, count) in
             [(&hold.tracked, tracked), (&hold.backing_off, backing_off), (&hold.leases, leases)]
         {
@@ -196,19 +238,37 @@ impl Metrics {
         }
     }
 
+    /// Counts a host that seems to have banned this proxy.
+    pub fn ban_suspected(&self) {
+        bump(self.counted().map(|families| &families.hold.bans));
+    }
+
     /// Counts a TLS handshake with an origin whose certificate was not verified.
     pub fn upstream_unverified(&self) {
-        self.0.upstream_unverified.inc();
+        bump(self.counted().map(|families| &families.upstream_unverified));
     }
 
     /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
     pub fn robots_fetched(&self, ending: usize) {
-        bump(self.0.robots_fetches.get(ending));
+        bump(self.counted().and_then(|families| families.robots_fetches.get(ending)));
     }
 
     /// So many hosts' robots.txt are remembered.
     pub fn robots_remembered(&self, hosts: u64) {
-        self.0.robots_cache_entries.set(i64::try_from(hosts).unwrap_or(i64::MAX));
+        let families = self.counted();
+        families.iter().for_each(|f| f.robots_cache_entries.set(i64::try_from(hosts).unwrap_or(i64::MAX)));
+    }
+
+    /// Counts spans that a collector has taken.
+    pub fn spans_exported(&self, count: u64) {
+        self.0.spans_exported.inc_by(count);
+    }
+
+    /// Counts spans that no collector will see.
+    pub fn spans_lost(&self, why: SpansLost, count: u64) {
+        if let Some(counter) = self.0.spans_lost.get(why as usize) {
+            counter.inc_by(count);
+        }
     }
 
     /// Counts a panic; for whoever catches it.
@@ -224,6 +284,18 @@ impl Metrics {
     pub(in crate::metrics) fn families(&self) -> &Families {
         &self.0
     }
+
+    /// The families, if requests, connections and hosts are counted.
+    pub(in crate::metrics) fn counted(&self) -> Option<&Families> {
+        (self.0.counting == Counting::Everything).then_some(&self.0)
+    }
+
+    /// A gauge, one higher.
+    fn raised(&self, of: impl Fn(&Families) -> &IntGauge) -> Option<IntGauge> {
+        let gauge = self.counted().map(of)?;
+        gauge.inc();
+        Some(gauge.clone())
+    }
 }
 
 impl fmt::Debug for Metrics {
@@ -234,7 +306,7 @@ impl fmt::Debug for Metrics {
 
 /// An open client connection; see [`Metrics::connection`].
 #[must_use]
-pub struct OpenConnection(Arc<Families>);
+pub struct OpenConnection(Option<IntGauge>);
 
 impl fmt::Debug for OpenConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -244,13 +316,13 @@ impl fmt::Debug for OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.connections.dec();
+        self.0.iter().for_each(IntGauge::dec);
     }
 }
 
 /// An open tunnel; see [`Metrics::tunnel_open`].
 #[must_use]
-pub struct OpenTunnel(Arc<Families>);
+pub struct OpenTunnel(Option<IntGauge>);
 
 impl fmt::Debug for OpenTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,22 +332,22 @@ impl fmt::Debug for OpenTunnel {
 
 impl Drop for OpenTunnel {
     fn drop(&mut self) {
-        self.0.tunnels.dec();
+        self.0.iter().for_each(IntGauge::dec);
     }
 }
 
 impl Families {
     fn register(
-        new: &Registrar<'_>,
+        counting: Counting,
         crawlers: &[Crawler],
         ranges: &[&'static str],
         registry: Registry,
     ) -> Result<Self, Error> {
+        let new = &Registrar(&registry);
         let build = new.gauges(&names::BUILD_INFO)?;
         build.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?.set(1);
         let durations = new.histograms(&names::REQUEST_DURATION)?;
         Ok(Self {
-            registry,
             crawlers: crawler_series(new, crawlers)?,
             request_duration: Source::ALL
                 .into_iter()
@@ -292,6 +364,7 @@ impl Families {
             tunnels: new.gauge(&names::TUNNELS)?,
             tunnel_verdicts: new
                 .closed(&names::TUNNEL_VERDICTS, &TunnelVerdict::ALL.map(TunnelVerdict::as_str))?,
+            documents: new.closed(&names::DOCUMENTS, &DocumentRead::ALL.map(DocumentRead::as_str))?,
             sni_checks: new.closed(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
             hold: Hold::register(new)?,
@@ -302,9 +375,15 @@ impl Families {
             head_rejections: head_rejections(new)?,
             foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
             log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
+            spans_exported: new.counter(&names::TRACE_SPANS_EXPORTED)?,
+            spans_lost: new.closed(&names::TRACE_SPANS_DROPPED, &SpansLost::ALL.map(SpansLost::as_str))?,
             panics: new.counter(&names::PANICS)?,
             tls: TlsFamilies::register(new)?,
-            policy: PolicyFamilies::register(new)?,
+            feed: FeedFamilies::register(new)?,
+            ledger: LedgerFamilies::register(new)?,
+            policy: PolicyFamilies::register(new, counting)?,
+            counting,
+            registry: registry.clone(),
         })
     }
 
@@ -398,7 +477,10 @@ impl Hold {
             held: new.gauge(&names::HELD_REQUESTS)?,
             tracked: new.gauge(&names::HOSTS_TRACKED)?,
             backing_off: new.gauge(&names::HOSTS_BACKING_OFF)?,
+            bans: new.counter(&names::BAN_SUSPICIONS)?,
             leases: new.gauge(&names::LEASES)?,
+            capped: new.counter(&names::CRAWL_DELAY_CAPPED)?,
+            stops: new.gauge(&names::STOPS)?,
         })
     }
 }

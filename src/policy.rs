@@ -25,6 +25,7 @@ pub(in crate::policy) mod signals;
 pub mod source;
 pub mod space;
 pub mod trail;
+pub mod traps;
 
 use crate::vocab::rule_id::Slug;
 
@@ -55,8 +56,20 @@ pub struct Policy {
     pub(in crate::policy) stages: rule::StageSet,
     /// The outermost rules in shadow.
     pub(in crate::policy) shadows: Box<[rule::RuleIndex]>,
-    /// What it was compiled for: what the proxy does not read is taken for silent where it serves.
-    pub(in crate::policy) purpose: compile::Purpose,
+    /// What it asks of documents.
+    pub(in crate::policy) documents: decide::OfDocuments,
+    /// The uses of which it depends on what sites say.
+    pub(in crate::policy) uses: Box<[Box<str>]>,
+    /// What its `strip_params` and `replace` have become.
+    pub(in crate::policy) keys: options::keys::Keys,
+    /// Whether any of those change what is fetched.
+    pub(in crate::policy) rewrites: bool,
+    /// Which traps it looks for; none if it never does.
+    pub(in crate::policy) traps: Option<options::chosen::Chosen<traps::TrapSet>>,
+    /// Whether anything limits what is fetched in a day.
+    pub(in crate::policy) budgets: bool,
+    /// Whether it needs the ledger.
+    pub(in crate::policy) remembers: bool,
 }
 
 impl Policy {
@@ -73,6 +86,28 @@ impl Policy {
     /// Whether any live rule could do something at this stage.
     pub fn acts_at(&self, stage: rule::PolicyStage) -> bool {
         self.stages.contains(stage)
+    }
+
+    /// The uses of which a verdict may depend on what a site says: a rule names `usage.NAME`, or `robots.usage` has it.
+    pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
+        self.uses.iter().map(|name| &**name)
+    }
+
+    /// Whether it needs the ledger: it has spaces, or `recrawl`, `unmodified`, `duplicate`, `max_depth`,
+    /// `budget.new_urls` or a condition on `depth`.
+    pub fn remembers(&self) -> bool {
+        self.remembers
+    }
+
+    /// Whether a decision may depend on the year: something sets the trap `calendar`.
+    pub fn asks_year(&self) -> bool {
+        let sets = self.traps.iter().flat_map(options::chosen::Chosen::all);
+        sets.copied().any(|set| set.contains(traps::Trap::Calendar))
+    }
+
+    /// Whether anything limits what is fetched in a day: the option `budget`.
+    pub fn has_budgets(&self) -> bool {
+        self.budgets
     }
 
     /// How many rules are disabled because their own condition cannot be compiled (`on_invalid_rule: disable`).

@@ -11,17 +11,22 @@
 //! - Escapes as section 2.2.2 says: `%62` is `b`, `%7e` is `~`, and a byte that a URL may not have is its escape.
 //!   Reserved characters count as written, save that `:`, `/`, `@`, `[` and `]` behind the `?` of a rule are the
 //!   same as their escapes.
-//! - `Crawl-delay` and `Sitemap` are kept; they never end a list of user agents. Request-rate, Visit-time,
-//!   Content-Usage, Content-Signal and all others are counted as unknown, and not kept.
+//! - `Crawl-delay`, `Request-rate` and `Sitemap` are kept; they never end a list of user agents. What is read beside
+//!   them is in [`extension`]. All others are counted as unknown, and not kept.
 
 pub mod agent;
+pub mod ending;
 mod escape;
+pub mod extension;
 pub mod freshness;
 mod line;
 pub mod parse;
 mod pattern;
+mod request_rate;
 pub mod rules;
 pub mod standing;
+pub mod tag;
+pub mod usage;
 
 pub use escape::normal_form;
 pub use parse::{MAX_BYTES, Parsed};

@@ -3,6 +3,7 @@
 //! Nothing here names another module of the house.
 
 pub mod address;
+pub mod crawl_status;
 pub mod crawler;
 pub mod disposition;
 pub mod domain;
@@ -15,8 +16,11 @@ pub mod problems;
 pub mod profile;
 pub mod reason;
 pub mod rule_id;
+mod secret;
 pub mod snippet;
 pub mod stage;
 pub mod target;
+pub mod trace_context;
 pub mod units;
 pub mod verify;
+pub mod week;

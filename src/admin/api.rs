@@ -9,10 +9,11 @@ use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::gate::reload::{Attempt, Outcome, Reloads, Trigger};
-use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::snapshot::InForce;
 use crate::metrics::policy::PolicyMetrics;
-use crate::policy::rule::{Mode, Rule};
+use crate::vocab::crawler::Crawler;
 use crate::vocab::problem::Problem;
+use crate::vocab::profile::Profile;
 
 use super::page::{self, problem};
 
@@ -23,25 +24,13 @@ pub struct PolicyApi {
     pub in_force: Arc<InForce<Arc<PolicyMetrics>>>,
     /// Reloads it.
     pub reloads: Reloads,
+    /// The crawlers that are known, each with its profile.
+    pub crawlers: Arc<[Crawler]>,
+    /// How crawlers are answered for whom nothing else is said.
+    pub profile: Profile,
 }
 
 impl PolicyApi {
-    /// `GET /api/v1/policy`: name, revision, each rule with its counters since it is there, what is disabled, and how
-    /// the last reload went (`null` before the first).
-    pub(super) fn show(&self) -> Response<Full<Bytes>> {
-        let snapshot = self.in_force.load();
-        let policy = &snapshot.policy;
-        let disabled = policy.rules().iter().filter(|rule| rule.mode == Mode::Disabled);
-        let document = json!({
-            "name": policy.name(),
-            "revision": policy.revision(),
-            "rules": policy.rules().iter().zip(0..).map(|(rule, at)| shown(&snapshot, rule, at)).collect::<Vec<_>>(),
-            "disabled": disabled.map(|rule| rule.id.as_str()).collect::<Vec<_>>(),
-            "last_reload": self.reloads.last().map(|attempt| last_reload(&attempt)),
-        });
-        page::json(StatusCode::OK, &document)
-    }
-
     /// `POST /api/v1/reload`: 200 with the result, `loaded` (with the revision before and any warnings) or
     /// `unchanged`, or 422 with the problems. `shadow` is the same for the shadow policy, if there is one.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
@@ -84,23 +73,7 @@ impl PolicyApi {
     }
 }
 
-fn shown(snapshot: &Snapshot<Arc<PolicyMetrics>>, rule: &Rule, at: u32) -> Json {
-    let mode = match rule.mode {
-        Mode::Enforce => "enforce",
-        Mode::Shadow => "shadow",
-        Mode::Disabled => "disabled",
-    };
-    let counts = snapshot.counters.counts(at);
-    json!({
-        "id": rule.id.as_str(),
-        "about": rule.about,
-        "mode": mode,
-        "matched": counts.map(|(matched, _)| matched),
-        "decided": counts.map(|(_, decided)| decided),
-    })
-}
-
-fn last_reload(attempt: &Attempt) -> Json {
+pub(super) fn last_reload(attempt: &Attempt) -> Json {
     json!({
         "at": Rfc3339(attempt.at).to_string(),
         "trigger": attempt.trigger.to_string(),

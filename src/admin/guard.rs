@@ -2,14 +2,19 @@
 //!
 //! - The target is in origin-form: a client that takes this port for the proxy is told so.
 //! - `Host` names this listener. A page whose name an attacker points here (DNS rebinding) says its own name.
-//! - `Origin` and `Sec-Fetch-Site` do not speak of another site.
-//! - Everything but probes asks for a token, if there is one; off loopback there must be ([`check_exposure`]).
+//! - `Origin` and `Sec-Fetch-Site` do not speak of another site. Behind a TLS terminator a page's own origin is `https://`
+//!   and one of the configured names.
+//! - Everything but probes asks for a token, if there is one; off loopback there must be ([`check_exposure`]). It comes
+//!   as a Bearer token, or as the password of Basic credentials, which a browser asks its user for: once, when a page is
+//!   opened, and not for each of its polls.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -19,6 +24,12 @@ use sha2::{Digest, Sha256};
 use super::page::problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// How the token may be sent, one field each, since old browsers read one challenge a field: the preferred way.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
+/// For browsers, which ask their user.
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
 
 /// Whether a path is open to those without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +57,24 @@ pub enum Refused {
     /// A browser says that another site's page is asking.
     ForeignSite,
     /// The path asks for a token, and there is none or a wrong one.
-    Unauthorized,
+    Unauthorized(Asker),
+}
+
+/// Who would be asked for the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A program, or the user of a browser who opens a page.
+    User,
+    /// A page that is open (`Sec-Fetch-Mode`, W3C Fetch Metadata): a browser would put its login over it, with each poll
+    /// again.
+    Page,
+}
+
+impl Asker {
+    fn of(headers: &HeaderMap) -> Self {
+        let navigates = |mode: &HeaderValue| mode.as_bytes() == b"navigate";
+        if headers.get_all(SEC_FETCH_MODE).iter().all(navigates) { Self::User } else { Self::Page }
+    }
 }
 
 impl Guard {
@@ -69,21 +97,39 @@ impl Guard {
         if !self.is_ours(&host, local) {
             return Err(Refused::ForeignHost);
         }
-        if !same_site(headers, &host) {
+        if !self.same_site(headers, &host) {
             return Err(Refused::ForeignSite);
         }
-        match (super::access(request.uri().path()), &self.token) {
+        match (super::route::access(request.uri().path()), &self.token) {
             (Access::Open, _) | (Access::Token, None) => Ok(()),
             (Access::Token, Some(token)) if token.is_in(headers) => Ok(()),
-            (Access::Token, Some(_)) => Err(Refused::Unauthorized),
+            (Access::Token, Some(_)) => Err(Refused::Unauthorized(Asker::of(headers))),
         }
     }
 
+    /// Whether a browser, if it is one, says that the request comes from this listener's own pages or from its user.
+    fn same_site(&self, headers: &HeaderMap, host: &str) -> bool {
+        let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
+        let own_origin = |value: &HeaderValue| {
+            value.to_str().ok().and_then(|origin| origin.split_once("://")).is_some_and(|(scheme, of)| {
+                let ours = scheme == "http" || scheme == "https" && self.is_named(host);
+                ours && of.eq_ignore_ascii_case(host)
+            })
+        };
+        headers.get_all(SEC_FETCH_SITE).iter().all(own_site) && headers.get_all(ORIGIN).iter().all(own_origin)
+    }
+
+    /// Whether a `Host` is one of the configured names.
+    fn is_named(&self, host: &str) -> bool {
+        let (name, _) = split_port(host);
+        self.names.iter().any(|ours| **ours == *host || **ours == *name)
+    }
+
     fn is_ours(&self, host: &str, local: SocketAddr) -> bool {
-        let (name, port) = split_port(host);
-        if self.names.iter().any(|ours| **ours == *host || **ours == *name) {
+        if self.is_named(host) {
             return true;
         }
+        let (name, port) = split_port(host);
         let local_ip = local.ip().to_canonical();
         let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         let address = match ip.map(|ip| ip.to_canonical()) {
@@ -116,16 +162,6 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     }
 }
 
-/// Whether a browser, if it is one, says that the request comes from this listener's own pages or from its user.
-fn same_site(headers: &HeaderMap, host: &str) -> bool {
-    let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
-    let own_origin = |value: &HeaderValue| {
-        let host_of = value.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
-        host_of.is_some_and(|of| of.eq_ignore_ascii_case(host))
-    };
-    headers.get_all(SEC_FETCH_SITE).iter().all(own_site) && headers.get_all(ORIGIN).iter().all(own_origin)
-}
-
 impl Refused {
     /// What the client is told.
     pub(super) fn answer(self) -> Response<Full<Bytes>> {
@@ -137,15 +173,26 @@ impl Refused {
             Self::Host => problem(StatusCode::BAD_REQUEST, "exactly one Host is required"),
             Self::ForeignHost => problem(StatusCode::FORBIDDEN, "Host is not a name of this listener"),
             Self::ForeignSite => problem(StatusCode::FORBIDDEN, "requests of other sites are not answered"),
-            Self::Unauthorized => {
-                let mut answer =
-                    problem(StatusCode::UNAUTHORIZED, "the admin token is required: Authorization: Bearer …");
-                let challenge = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
-                answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-                answer
-            }
+            Self::Unauthorized(asker) => challenged(asker),
         }
     }
+}
+
+/// 401 with the challenges that this asker can make something of.
+fn challenged(asker: Asker) -> Response<Full<Bytes>> {
+    let mut answer = problem(
+        StatusCode::UNAUTHORIZED,
+        "the admin token is required: Authorization: Bearer …, or Basic with the token as password",
+    );
+    let challenges = answer.headers_mut();
+    challenges.append(WWW_AUTHENTICATE, BEARER);
+    match asker {
+        Asker::User => {
+            challenges.append(WWW_AUTHENTICATE, BASIC);
+        }
+        Asker::Page => {}
+    }
+    answer
 }
 
 /// The admin token. Only its hash is kept, and it is never shown.
@@ -197,15 +244,26 @@ impl Token {
 
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
-        given
-            .is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case("bearer") && self.equals(given.trim()))
+        let Some((scheme, given)) = given else { return false };
+        let given = given.trim();
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return self.equals(given.as_bytes());
+        }
+        scheme.eq_ignore_ascii_case("basic") && password(given).is_some_and(|given| self.equals(&given))
     }
 
     /// Compares hashes, every byte of them: how long it takes says nothing of the token.
-    fn equals(&self, given: &str) -> bool {
+    fn equals(&self, given: &[u8]) -> bool {
         let given: [u8; 32] = Sha256::digest(given).into();
         self.0.iter().zip(given).fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs)) == 0
     }
+}
+
+/// The password of Basic credentials, whoever the user (RFC 7617: what stands behind the first colon).
+fn password(credentials: &str) -> Option<Vec<u8>> {
+    let mut plain = STANDARD.decode(credentials).ok()?;
+    let colon = plain.iter().position(|byte| *byte == b':')?;
+    Some(plain.split_off(colon + 1))
 }
 
 impl fmt::Debug for Token {
@@ -279,6 +337,50 @@ mod tests {
     }
 
     #[test]
+    fn origins_are_ours_by_host_and_over_tls_by_name_only() {
+        let guard = Guard::new(["gate.corp.example".to_owned(), "other:81".to_owned()], None);
+        for (origin, host, ours) in [
+            ("http://127.0.0.1:3129", "127.0.0.1:3129", true),
+            ("https://127.0.0.1:3129", "127.0.0.1:3129", false),
+            ("http://gate.corp.example", "gate.corp.example", true),
+            ("https://gate.corp.example", "gate.corp.example", true),
+            ("https://Gate.corp.example:8443", "gate.corp.example:8443", true),
+            ("https://gate.corp.example:8443", "gate.corp.example", false),
+            ("https://other:81", "other:81", true),
+            ("https://other", "other", false),
+            ("https://evil.example", "gate.corp.example", false),
+            ("https://gate.corp.example.evil.example", "gate.corp.example", false),
+            ("https://evil.example", "evil.example", false),
+            ("ftp://gate.corp.example", "gate.corp.example", false),
+            ("gate.corp.example", "gate.corp.example", false),
+            ("null", "gate.corp.example", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]);
+            assert_eq!(guard.same_site(&headers, host), ours, "{origin} of {host}");
+        }
+    }
+
+    /// A poll of a page that is open must not bring up the browser's login.
+    #[test]
+    fn a_page_that_is_open_is_not_offered_basic() {
+        for (modes, offered) in [
+            (&[][..], 2),
+            (&["navigate"][..], 2),
+            (&["cors"][..], 1),
+            (&["no-cors"][..], 1),
+            (&["same-origin"][..], 1),
+            (&["navigate", "cors"][..], 1),
+            (&[""][..], 1),
+        ] {
+            let fields = modes.iter().map(|mode| (SEC_FETCH_MODE, mode.parse().unwrap()));
+            let headers = HeaderMap::from_iter(fields);
+            let answer = Refused::Unauthorized(Asker::of(&headers)).answer();
+            let challenges: Vec<_> = answer.headers().get_all(WWW_AUTHENTICATE).iter().collect();
+            assert_eq!((challenges.len(), challenges.first()), (offered, Some(&&BEARER)), "{modes:?}");
+        }
+    }
+
+    #[test]
     fn tokens_are_checked_and_hidden() {
         for bad in
             ["", "short", "0123456789abcde", "with a space in it.", "0123456789abcdé…", "0123456789abcdef\n"]
@@ -287,9 +389,38 @@ mod tests {
         }
         let token = Token::new("0123456789abcdef").unwrap();
         assert_eq!(format!("{token:?}"), "Token(…)");
-        assert!(token.equals("0123456789abcdef"));
+        assert!(token.equals(b"0123456789abcdef"));
         for wrong in ["", "0123456789abcdeF", "0123456789abcdef0"] {
-            assert!(!token.equals(wrong), "{wrong}");
+            assert!(!token.equals(wrong.as_bytes()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_taken_as_bearer_or_as_the_password_of_anybody() {
+        let basic = |plain: &[u8]| format!("Basic {}", STANDARD.encode(plain));
+        let token = Token::new("0123456789:abcdef").unwrap();
+        for (value, fits) in [
+            ("Bearer 0123456789:abcdef".to_owned(), true),
+            (basic(b":0123456789:abcdef"), true),
+            (basic(b"admin:0123456789:abcdef"), true),
+            (basic("\u{fc}:0123456789:abcdef".as_bytes()), true),
+            (basic(b"\xff:0123456789:abcdef"), true),
+            (basic(b"admin:0123456789:abcdef").replacen("Basic", "bAsIc", 1), true),
+            (basic(b"0123456789:abcdef"), false),
+            (basic(b"0123456789:abcdef:"), false),
+            (basic(b"admin:0123456789:abcdeg"), false),
+            (basic(b"admin:0123456789:abcdef\n"), false),
+            (basic(b"admin:"), false),
+            (basic(b"admin"), false),
+            (basic(b""), false),
+            ("Basic".into(), false),
+            ("Basic !!!".into(), false),
+            ("Basic 0123456789:abcdef".into(), false),
+            (basic(b"admin:0123456789:abcdef").replacen("Basic", "Bearer", 1), false),
+            (basic(b"admin:0123456789:abcdef").replacen("Basic", "Digest", 1), false),
+        ] {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+            assert_eq!(token.is_in(&headers), fits, "{value}");
         }
     }
 

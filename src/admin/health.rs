@@ -34,6 +34,10 @@ impl Check {
     pub fn new(name: &'static str, state: CheckState) -> Self {
         Self { name, state }
     }
+
+    fn fails(&self) -> bool {
+        matches!(self.state, CheckState::Fail(_))
+    }
 }
 
 impl fmt::Display for Check {
@@ -65,10 +69,31 @@ impl fmt::Debug for Readiness {
     }
 }
 
+/// What all checks come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Health {
+    /// Whether requests should be sent here.
+    pub(super) ready: bool,
+    /// What fails or is to be warned of: `log: 7 lines were lost`.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Readiness {
+    /// Makes the checks.
+    pub(super) fn look(&self) -> Health {
+        let checks = (self.0)();
+        let warnings = checks.iter().filter_map(|check| match &check.state {
+            CheckState::Ok(_) => None,
+            CheckState::Warn(text) | CheckState::Fail(text) => Some(format!("{}: {text}", check.name)),
+        });
+        Health { ready: !checks.iter().any(Check::fails), warnings: warnings.collect() }
+    }
+}
+
 /// 200 unless a check fails.
 pub(super) fn answer(readiness: &Readiness) -> Response<Full<Bytes>> {
     let checks = (readiness.0)();
-    let fails = checks.iter().any(|check| matches!(check.state, CheckState::Fail(_)));
+    let fails = checks.iter().any(Check::fails);
     let status = if fails { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     page(status, PLAIN, checks.iter().map(|check| format!("{check}\n")).collect())
 }

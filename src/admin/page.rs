@@ -30,6 +30,11 @@ pub(super) fn problem(status: StatusCode, detail: &'static str) -> Response<Full
     problem_with(status, &serde_json::json!({ "detail": detail }))
 }
 
+/// A mistake of ours.
+pub(super) fn broken() -> Response<Full<Bytes>> {
+    problem(StatusCode::INTERNAL_SERVER_ERROR, "crawlgate broke down on this; please report it")
+}
+
 /// A problem document with members of its own.
 pub(super) fn problem_with(status: StatusCode, members: &Json) -> Response<Full<Bytes>> {
     let mut document = serde_json::json!({

@@ -62,7 +62,7 @@ fn of_rule(snapshot: &Snapshot<Arc<PolicyMetrics>>, root: RuleIndex) -> Json {
         "rule": rule.map(|rule| rule.id.as_str()),
         "about": rule.and_then(|rule| rule.about.as_deref()),
         "judged": counters.book().judged(),
-        "matched": counters.counts(root.0).map(|(matched, _)| matched),
+        "matched": counters.counts(root.0).map(|counts| counts.matched),
         "would_refuse": tally(&entry.refuses, counters),
         "would_admit": tally(&entry.admits, counters),
     })

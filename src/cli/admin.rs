@@ -1,5 +1,6 @@
 //! Asks the admin API of a running proxy: one request on a connection of its own.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -14,25 +15,81 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer.
 const LONGEST: u64 = 64 << 20;
 
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked<'a> {
+    /// The method.
+    pub(super) method: &'static str,
+    /// The path.
+    pub(super) path: &'a str,
+    /// The body: JSON.
+    pub(super) body: Option<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// The document at a path.
+    pub(super) fn get(path: &'a str) -> Self {
+        Self { method: "GET", path, body: None }
+    }
+}
+
+/// Why there is no document.
+#[derive(Clone, Debug)]
+pub(super) enum Refused {
+    /// The proxy could not be asked, for this reason.
+    NotAsked(String),
+    /// It has answered with this status and these words.
+    Answered(u16, String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAsked(why) => f.write_str(why),
+            Self::Answered(status, words) => write!(f, "the proxy answers {status}: {words}"),
+        }
+    }
+}
+
 /// The document at a path.
 ///
 /// # Errors
 /// Why there is none, in words.
 pub(super) fn get(admin: &Admin, path: &str) -> Result<Json, String> {
+    ask(admin, &Asked::get(path)).map_err(|refused| refused.to_string())
+}
+
+/// The document that the proxy answers with.
+///
+/// # Errors
+/// If it answers with none, or not at all.
+pub(super) fn ask(admin: &Admin, asked: &Asked<'_>) -> Result<Json, Refused> {
     let address = reachable(admin.listen);
     let authorization = match &admin.token_file {
         Some(file) => {
-            let token = fs::read_to_string(file)
-                .map_err(|error| format!("the token file {} cannot be read: {error}", file.display()))?;
+            let unread = |error| format!("the token file {} cannot be read: {error}", file.display());
+            let token = fs::read_to_string(file).map_err(|error| Refused::NotAsked(unread(error)))?;
             format!("Authorization: Bearer {}\r\n", token.trim())
         }
         None => String::new(),
     };
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{authorization}Connection: close\r\n\r\n");
-    let answer = exchange(address, &request)
-        .map_err(|error| format!("the proxy does not answer at {address} (admin.listen): {error}"))?;
-    document(&answer).ok_or_else(|| format!("what answers at {address} is not crawlgate's admin API"))?
+    let answer = exchange(address, &request(asked, address, &authorization)).map_err(|error| {
+        Refused::NotAsked(format!("the proxy does not answer at {address} (admin.listen): {error}"))
+    })?;
+    let foreign = || Refused::NotAsked(format!("what answers at {address} is not crawlgate's admin API"));
+    document(&answer).ok_or_else(foreign)?
+}
+
+fn request(asked: &Asked<'_>, address: SocketAddr, authorization: &str) -> String {
+    let Asked { method, path, body } = asked;
+    let body = body.as_deref().unwrap_or_default();
+    let fields = match body.len() {
+        0 => String::new(),
+        length => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+    };
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{authorization}{fields}Connection: close\r\n\r\n{body}"
+    )
 }
 
 /// What listens on every address is asked on loopback.
@@ -54,14 +111,14 @@ fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The document of a 200, or the words of a refusal; `None` if it is neither.
-fn document(answer: &str) -> Option<Result<Json, String>> {
+/// The document of a 2xx, or the words of a refusal; `None` if it is neither.
+fn document(answer: &str) -> Option<Result<Json, Refused>> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status: u16 = head.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()?;
     let document: Json = serde_json::from_str(body).ok()?;
-    if status == 200 {
+    if (200..300).contains(&status) {
         return Some(Ok(document));
     }
     let detail = document.get("detail").and_then(Json::as_str).unwrap_or_default();
-    Some(Err(format!("the proxy answers {status}: {detail}")))
+    Some(Err(Refused::Answered(status, detail.to_owned())))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::load::{self, Overrides, Surroundings};
 use crate::config::policy;
-use crate::config::settings::{Egress, PolicyOrigin, PortRange};
+use crate::config::settings::{Egress, PolicyOrigin, PortRange, Tls};
 use crate::gate::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::compile::Purpose;
@@ -118,7 +118,7 @@ impl Report {
         };
         let place = Place::of_file(&Arc::from(name.as_str()));
         self.checked.push(name);
-        let tunnels = tunnels(&loaded.settings.egress);
+        let tunnels = tunnels(&loaded.settings.egress, &loaded.settings.tls);
         let opens_tunnels = tunnels.is_some();
         self.checked.extend(tunnels);
         self.problems.extend(loaded.problems);
@@ -235,16 +235,20 @@ impl Report {
     }
 }
 
-/// Where tunnels may go, and what does not reach inside.
-fn tunnels(egress: &Egress) -> Option<String> {
+/// Where tunnels may go, and what reaches inside.
+fn tunnels(egress: &Egress, settings: &Tls) -> Option<String> {
     let open = |port: &u16| egress.connect_ports.contains(*port) && egress.ports.contains(*port);
     let tls = (1..=u16::MAX).filter(open).any(|port| egress.tls_ports.contains(port));
     tls.then(|| {
         let ports: Vec<String> = egress.tls_ports.ranges().iter().map(shown).collect();
-        format!(
-            "tunnels to port {}: judged by host, address and pace; robots.txt and rules on URLs do not reach inside",
-            ports.join(", ")
-        )
+        let judged = if settings.intercept {
+            "looked into (tls.intercept), so that robots.txt and rules on URLs reach inside; where a rule sets \
+             `tls: tunnel`, judged by host, address and pace only"
+        } else {
+            "judged by host, address and pace; robots.txt and rules on URLs do not reach inside, except where a rule sets \
+             `tls: intercept`"
+        };
+        format!("tunnels to port {}: {judged}", ports.join(", "))
     })
 }
 

@@ -9,11 +9,11 @@ use serde_json::{Map, Value as Json, json};
 use crate::gate::trial::Trial;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
+use crate::report::decision;
 use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{DecideArgs, LineFormat};
-use super::judged;
 use super::open;
 use super::out;
 
@@ -78,8 +78,8 @@ fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Un
     let facts = read(line).map_err(unread)?;
     let trial = Trial::new(policy, &facts, Profile::Generic);
     Ok(match format {
-        LineFormat::Json => judged::to_json(&trial, &facts).to_string(),
-        LineFormat::Tsv => judged::to_tsv(&trial, &facts),
+        LineFormat::Json => decision::to_json(&trial, &facts).to_string(),
+        LineFormat::Tsv => decision::to_tsv(&trial, &facts),
     })
 }
 

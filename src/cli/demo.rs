@@ -85,6 +85,7 @@ fn settings(site: &site::Site) -> Settings {
         Settings { listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 0))], ..Settings::default() };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
     settings.logs.decisions = LogTarget::Nowhere;
+    settings.store.path = None;
     settings.egress.allow_loopback = true;
     settings.egress.ports = [site.port, site.closed_port, 80].into_iter().map(|port| port..=port).collect();
     settings.egress.hosts = site::HOSTS.iter().map(|host| ((*host).to_owned(), vec![LOOPBACK])).collect();

@@ -1,16 +1,17 @@
 //! `crawlgate explain`: why one request is allowed or refused, rule by rule.
 
-mod in_json;
 mod in_text;
-mod wire;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::clock::{Clock, year};
 use crate::config::load::Overrides;
 use crate::gate::trial::Trial;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
+use crate::report::explanation;
+use crate::report::wire::Answers;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::profile::Profile;
 
@@ -24,7 +25,7 @@ use in_text::{Depth, Page};
 /// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Exit {
     let facts = match CaseFacts::from_json(&facts(args)) {
-        Ok(facts) => facts,
+        Ok(facts) => facts.in_year(year(Clock::system().wall())),
         Err(mistake) => return complain(&format!("{}: {mistake}", args.url)),
     };
     let (policy, crawler) = match open(args) {
@@ -38,7 +39,7 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
             let depth = if args.all { Depth::All } else { Depth::WhatIsSet };
             Page::new(Paint::for_stdout(), paint::width(), depth).of(&trial, &facts)
         }
-        Format::Json => format!("{:#}\n", in_json::of(&trial, &facts)),
+        Format::Json => format!("{:#}\n", explanation::of(&trial, &facts, &Answers::of(&trial, &facts))),
     };
     let refused = trial.decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused { Exit::Negative } else { Exit::Success };
@@ -89,6 +90,7 @@ fn facts(args: &ExplainArgs) -> Map<String, Json> {
         ("canonical", json!(args.canonical)),
         ("dest", json!(args.dest)),
         ("known", json!(args.known)),
+        ("year", json!(args.year)),
     ];
     facts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
 }

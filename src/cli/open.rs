@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::config::load::{self, Loaded, Overrides, Surroundings};
 use crate::config::policy;
-use crate::config::settings::PolicyOrigin;
+use crate::config::settings::{PolicyOrigin, Settings};
 use crate::policy::Policy;
 use crate::policy::compile::{Compiled, Purpose};
 use crate::vocab::problem::Problem;
@@ -46,6 +46,12 @@ pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {
     let loaded = load::load(overrides, &Surroundings::of_process()).map_err(|problems| refused(&problems))?;
     tell(&loaded.problems);
     Ok(loaded)
+}
+
+/// The same, and what is only doubtful is for those who run under it.
+pub(super) fn settings_alone(overrides: &Overrides) -> Result<Settings, Exit> {
+    let loaded = load::load(overrides, &Surroundings::of_process());
+    loaded.map(|loaded| loaded.settings).map_err(|problems| refused(&problems))
 }
 
 /// Tells the errors, and leaves the warnings beside them to `check`.

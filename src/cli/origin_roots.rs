@@ -2,13 +2,15 @@
 //! and from files.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::settings::{Roots, Settings, Tls};
 use crate::proxy::origin_tls::OriginTlsSettings;
+use crate::tls::provider::provider;
 use crate::vocab::verify::Verify;
 
 use super::bundle;
@@ -27,7 +29,11 @@ pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, Strin
     Ok(OriginTlsSettings { verify, roots, handshake: settings.timeouts.tls })
 }
 
-fn roots(tls: &Tls) -> Result<RootCertStore, String> {
+/// Those that the settings name.
+///
+/// # Errors
+/// If there are none, or a file of them cannot be used; in words that name it.
+pub(super) fn roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = match tls.roots {
         Roots::Native => native(&tls.bundle),
         Roots::Webpki => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
@@ -75,4 +81,15 @@ fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
         return Err(told("there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned()));
     }
     Ok(())
+}
+
+/// How those whom the operator names prove who they are: by the same roots, always verified.
+///
+/// # Errors
+/// If there are no roots, in words.
+pub(super) fn verifying(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
+    let config = ClientConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(Arc::new(config.with_root_certificates(roots(tls)?).with_no_client_auth()))
 }

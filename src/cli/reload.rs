@@ -13,17 +13,19 @@ use crate::gate::crawlers::Registration;
 use crate::gate::reload::{Made, Outcome, Reloads, Trigger};
 use crate::gate::shadow::ShadowPolicy;
 use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::written::{Before, Written};
 use crate::metrics::Metrics;
-use crate::metrics::labels::RuleMode;
+use crate::metrics::labels::{RuleKind, RuleMode};
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
 use crate::policy::compile::Compiled;
-use crate::policy::rule::Mode;
+use crate::policy::rule::{Mode, RuleBody};
 use crate::proxy::drain::DrainWatch;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::rule_id::RuleId;
 
 use super::out::tell;
+use super::serve::ledger::Keeper;
 
 /// How often the policy's files are looked at. Twice in a row they must be the same, so a change is in force within
 /// two of these.
@@ -34,6 +36,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Opened {
     /// The policy.
     pub policy: Policy,
+    /// How it is written.
+    pub written: Written,
     /// Its files; none to be watched by default.
     pub footprint: Footprint,
     /// The policy that is judged beside it.
@@ -52,7 +56,7 @@ pub struct Beside {
 impl From<Policy> for Opened {
     /// A policy that no file stands behind.
     fn from(policy: Policy) -> Self {
-        Self { policy, footprint: Footprint::default(), shadow: None }
+        Self { policy, written: Written::default(), footprint: Footprint::default(), shadow: None }
     }
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Reloading {
     clock: Clock,
     /// Who is known, for rules that speak of others.
     crawlers: Vec<Registration>,
+    /// Opens the ledger for a policy that needs it.
+    keeper: Arc<Keeper>,
     /// Locked while the disk is asked, so only apart from the threads that serve.
     watch: Mutex<Watch>,
     shadow_watch: Mutex<Watch>,
@@ -76,13 +82,20 @@ type InShadow = Option<Arc<ShadowPolicy<Arc<PolicyMetrics>>>>;
 
 impl Reloading {
     /// Puts the first policy in force.
-    pub(super) fn new(settings: &Settings, opened: Opened, metrics: Metrics, clock: Clock) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        opened: Opened,
+        keeper: Arc<Keeper>,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> Self {
         let (shadow, shadow_footprint) =
             opened.shadow.map(|beside| (beside.policy, beside.footprint)).unzip();
-        let live = Live::load(opened.policy, &metrics, &clock);
-        let shadow = shadow.map(|policy| in_shadow(Arc::new(policy), &metrics));
-        let in_force = Arc::new(InForce::new(live.in_front_of(shadow)));
+        let live = Live::load(opened.policy, opened.written, &metrics, &clock);
+        let shadow = shadow.map(|policy| in_shadow(Arc::new(policy), &metrics, &clock));
+        let in_force = Arc::new(InForce::new(keeper.under(live.in_front_of(shadow))));
         Self {
+            keeper,
             settings: settings.policy.clone(),
             in_force,
             metrics,
@@ -110,9 +123,13 @@ impl Reloading {
     /// One attempt. Reading and compiling are done apart from the threads that serve.
     pub(super) async fn attempt(self: Arc<Self>, trigger: Trigger) -> Made {
         let this = Arc::clone(&self);
-        let read = tokio::task::spawn_blocking(move || (this.read(), this.read_shadow())).await;
-        let (live, shadow) = read.unwrap_or_else(|_| self.broken_down());
-        let made = self.accept(live, shadow);
+        let read = tokio::task::spawn_blocking(move || {
+            let live = this.read();
+            let written = live.as_ref().and_then(|read| this.written(read.as_ref().ok()?));
+            (live, written.unwrap_or_default(), this.read_shadow())
+        });
+        let (live, written, shadow) = read.await.unwrap_or_else(|_| self.broken_down());
+        let made = self.accept(live, written, shadow);
         self.say(trigger, &made.live);
         self.say_shadow(trigger, made.shadow.as_ref());
         self.count(&made.live);
@@ -123,14 +140,32 @@ impl Reloading {
     fn read(&self) -> Option<Read> {
         match &self.settings.origin {
             PolicyOrigin::BuiltIn => None,
-            origin @ PolicyOrigin::Path(_) => Some(self.read_at(origin, &self.watch)),
+            origin @ PolicyOrigin::Path(path) => {
+                let read = self.read_at(origin, &self.watch);
+                Some(read.and_then(|read| self.with_ledger(read, path)))
+            }
         }
+    }
+
+    /// A policy that needs a ledger takes force only with one.
+    fn with_ledger(&self, read: Compiled, path: &Path) -> Read {
+        let problem =
+            |words: String| vec![Problem::error(&Place::of_file(&path.to_string_lossy().into()), words)];
+        self.keeper.prepare(&read.policy).map(|()| read).map_err(problem)
     }
 
     /// Blocks. `None` if there is no shadow policy.
     fn read_shadow(&self) -> Option<Read> {
         let path = self.settings.shadow.as_ref()?;
         Some(self.read_at(&PolicyOrigin::Path(path.clone()), &self.shadow_watch))
+    }
+
+    /// How that is written which was read, behind the policy in force, if it is another. Puts every rule into words.
+    fn written(&self, compiled: &Compiled) -> Option<Written> {
+        let now = self.in_force.load();
+        let changed = now.policy.revision() != compiled.policy.revision();
+        let before = || Before::of(&now.policy, &now.written, &compiled.policy);
+        changed.then(|| written(&self.settings.origin, compiled).after(before()))
     }
 
     fn read_at(&self, origin: &PolicyOrigin, watch: &Mutex<Watch>) -> Read {
@@ -143,26 +178,26 @@ impl Reloading {
     }
 
     /// What is said if reading did not come to an end.
-    fn broken_down(&self) -> (Option<Read>, Option<Read>) {
+    fn broken_down(&self) -> (Option<Read>, Written, Option<Read>) {
         let live = match &self.settings.origin {
             PolicyOrigin::BuiltIn => None,
             PolicyOrigin::Path(path) => Some(Err(vec![panicked(path)])),
         };
-        (live, self.settings.shadow.as_ref().map(|path| Err(vec![panicked(path)])))
+        (live, Written::default(), self.settings.shadow.as_ref().map(|path| Err(vec![panicked(path)])))
     }
 
     /// Puts in force what is new. A mistake in one of the two policies does not keep the other from being loaded.
-    fn accept(&self, live: Option<Read>, shadow: Option<Read>) -> Made {
-        let before = self.in_force.load();
-        let (live, outcome) = self.accept_live(live, &before);
-        let old = &before.shadow;
+    fn accept(&self, live: Option<Read>, written: Written, shadow: Option<Read>) -> Made {
+        let now = self.in_force.load();
+        let (live, outcome) = self.accept_live(live, written, &now);
+        let old = &now.shadow;
         let (shadow, of_shadow) = match shadow {
             None => (None, None),
             Some(Err(problems)) => (old.clone(), Some(Outcome::Refused(problems))),
             Some(Ok(compiled)) => {
                 let outcome = loaded(old.as_ref().map(|old| old.policy.revision()), &compiled);
                 let stays = matches!(outcome, Outcome::Unchanged) && live.is_none();
-                let new = || Some(in_shadow(Arc::new(compiled.policy), &self.metrics));
+                let new = || Some(in_shadow(Arc::new(compiled.policy), &self.metrics, &self.clock));
                 (if stays { old.clone() } else { new() }, Some(outcome))
             }
         };
@@ -172,8 +207,8 @@ impl Reloading {
             (Some(_), None) | (None, Some(_)) => false,
         };
         if live.is_some() || !same_shadow {
-            let live = live.unwrap_or_else(|| Live::of(&before));
-            self.in_force.replace(live.in_front_of(shadow));
+            let live = live.unwrap_or_else(|| Live::of(&now));
+            self.in_force.replace(self.keeper.under(live.in_front_of(shadow)));
         }
         Made { live: outcome, shadow: of_shadow }
     }
@@ -182,16 +217,17 @@ impl Reloading {
     fn accept_live(
         &self,
         read: Option<Read>,
-        before: &Snapshot<Arc<PolicyMetrics>>,
+        written: Written,
+        now: &Snapshot<Arc<PolicyMetrics>>,
     ) -> (Option<Live>, Outcome) {
         let compiled = match read {
             None => return (None, Outcome::NothingToRead),
             Some(Err(problems)) => return (None, Outcome::Refused(problems)),
             Some(Ok(compiled)) => compiled,
         };
-        match loaded(Some(before.policy.revision()), &compiled) {
+        match loaded(Some(now.policy.revision()), &compiled) {
             outcome @ Outcome::Loaded { .. } => {
-                (Some(Live::load(compiled.policy, &self.metrics, &self.clock)), outcome)
+                (Some(Live::load(compiled.policy, written, &self.metrics, &self.clock)), outcome)
             }
             outcome @ (Outcome::Unchanged | Outcome::NothingToRead | Outcome::Refused(_)) => (None, outcome),
         }
@@ -282,43 +318,60 @@ fn loaded(before: Option<&str>, compiled: &Compiled) -> Outcome {
     Outcome::Loaded { before: before.to_owned(), warnings: compiled.problems.clone() }
 }
 
-/// A policy and its counters.
+/// How a policy is written that was read from there.
+pub(super) fn written(origin: &PolicyOrigin, compiled: &Compiled) -> Written {
+    match origin {
+        PolicyOrigin::BuiltIn => Written::default(),
+        PolicyOrigin::Path(path) => Written::of(compiled, path),
+    }
+}
+
+/// A policy, its counters and how it is written.
 struct Live {
     policy: Arc<Policy>,
     counters: Arc<PolicyMetrics>,
+    written: Arc<Written>,
 }
 
 impl Live {
     /// One that takes force now.
-    fn load(policy: Policy, metrics: &Metrics, clock: &Clock) -> Self {
-        let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes(&policy), clock.wall());
-        Self { policy: Arc::new(policy), counters }
+    fn load(policy: Policy, written: Written, metrics: &Metrics, clock: &Clock) -> Self {
+        let counters = metrics.policy_loaded(policy.name(), policy.revision(), counted(&policy), clock);
+        Self { policy: Arc::new(policy), counters, written: Arc::new(written.since(clock.wall())) }
     }
 
     /// The one that is in force.
     fn of(snapshot: &Snapshot<Arc<PolicyMetrics>>) -> Self {
-        Self { policy: Arc::clone(&snapshot.policy), counters: Arc::clone(&snapshot.counters) }
+        Self {
+            policy: Arc::clone(&snapshot.policy),
+            counters: Arc::clone(&snapshot.counters),
+            written: Arc::clone(&snapshot.written),
+        }
     }
 
     fn in_front_of(self, shadow: InShadow) -> Snapshot<Arc<PolicyMetrics>> {
-        Snapshot::new(self.policy, self.counters).beside(shadow)
+        Snapshot::new(self.policy, self.counters).written(self.written).beside(shadow)
     }
 }
 
 /// A policy that is judged in shadow from now on, its book empty: what it would change is asked of the live one of now.
-fn in_shadow(policy: Arc<Policy>, metrics: &Metrics) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
-    let counters = metrics.shadow_loaded(policy.name(), policy.revision(), modes(&policy));
+fn in_shadow(policy: Arc<Policy>, metrics: &Metrics, clock: &Clock) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
+    let counters = metrics.shadow_loaded(policy.name(), policy.revision(), counted(&policy), clock);
     Arc::new(ShadowPolicy { policy, counters })
 }
 
-fn modes(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode)> {
+fn counted(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, RuleKind)> {
     policy.rules().iter().map(|rule| {
         let mode = match rule.mode {
             Mode::Enforce => RuleMode::Enforce,
             Mode::Shadow => RuleMode::Shadow,
             Mode::Disabled => RuleMode::Disabled,
         };
-        (&rule.id, mode)
+        let kind = match &rule.body {
+            RuleBody::Filter(_) => RuleKind::Filter,
+            RuleBody::Group(_) => RuleKind::Group,
+        };
+        (&rule.id, mode, kind)
     })
 }
 

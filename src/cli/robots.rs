@@ -1,21 +1,25 @@
 //! `crawlgate robots`: what a robots.txt says, without a policy. `check` reads a file and asks nobody; `fetch` asks the
 //! host.
 
+mod beyond;
 mod fetch;
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
+use crate::clock::Clock;
 use crate::robots::agent::product_token;
+use crate::robots::extension::Stated;
 use crate::robots::{Access, MAX_BYTES, Parsed, Ruling};
 use crate::vocab::target::UrlTarget;
 use crate::vocab::units::show_duration;
 
 use super::args::{Format, RobotsArgs, RobotsCheckArgs, RobotsCommand};
+use super::harmless::harmless;
 use super::{Exit, out};
 
 pub(super) fn run(args: &RobotsArgs) -> Exit {
@@ -67,6 +71,7 @@ impl Asked<'_> {
     /// Writes one line for each URL, and says how many of them are none.
     fn all(&mut self, urls: &[String], stdin: &mut dyn BufRead) -> io::Result<usize> {
         let mut mistakes = 0;
+        self.file()?;
         for url in urls {
             mistakes += self.one(url)?;
         }
@@ -81,6 +86,15 @@ impl Asked<'_> {
         Ok(mistakes)
     }
 
+    /// What the file says beside its rules, for people; in JSON `fetch` tells it, since here each line is an answer.
+    fn file(&mut self) -> io::Result<()> {
+        let noted = match self.format {
+            Format::Text => beyond::in_text(self.parsed, self.agent),
+            Format::Json => vec![],
+        };
+        noted.iter().try_for_each(|(word, value)| writeln!(self.out, "{word:<9} {value}"))
+    }
+
     fn one(&mut self, input: &str) -> io::Result<usize> {
         let path = match path_and_query(input) {
             Ok(path) => path,
@@ -89,13 +103,10 @@ impl Asked<'_> {
                 return Ok(1);
             }
         };
-        let answer = Answer {
-            ruling: self.parsed.ruling(self.agent, &path),
-            delay: self.parsed.crawl_delay(self.agent),
-        };
+        let answer = Answer::of(self.parsed, self.agent, &path);
         match self.format {
             Format::Text => writeln!(self.out, "{}", answer.to_text(input))?,
-            Format::Json => writeln!(self.out, "{}", answer.to_json(input))?,
+            Format::Json => writeln!(self.out, "{}", Json::Object(answer.to_json(input)))?,
         }
         Ok(0)
     }
@@ -123,31 +134,50 @@ fn path_and_query(input: &str) -> Result<String, String> {
 struct Answer<'a> {
     ruling: Ruling<'a>,
     delay: Option<Duration>,
+    /// The time between requests that Request-rate asks for now.
+    rate: Option<Duration>,
+    usage: Vec<Stated<'a>>,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    fn of(parsed: &'a Parsed, agent: &str, path_and_query: &str) -> Self {
+        let now = || Clock::system().wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            ruling: parsed.ruling(agent, path_and_query),
+            delay: parsed.crawl_delay(agent),
+            rate: parsed.request_rate(agent, now),
+            usage: parsed.usage(agent, path_and_query),
+        }
+    }
+
     fn to_text(&self, input: &str) -> String {
         let cause = match (&self.ruling.cause, &self.ruling.group) {
-            (Some(cause), _) => format!("line {}: {}", cause.line, plain(&cause.rule)),
+            (Some(cause), _) => format!("line {}: {}", cause.line, harmless(&cause.rule)),
             (None, Some(_)) => "no rule matches".to_owned(),
             (None, None) => "no group".to_owned(),
         };
-        let group = self.ruling.group.as_deref().map(|g| format!("  (group {})", plain(g)));
+        let group = self.ruling.group.as_deref().map(|g| format!("  (group {})", harmless(g)));
         let delay = self.delay.map(|d| format!("  crawl-delay {}", show_duration(d)));
-        let (group, delay) = (group.unwrap_or_default(), delay.unwrap_or_default());
-        format!("{:<9} {}  {cause}{group}{delay}", word(self.ruling.access), plain(input))
+        let rate = self.rate.map(|interval| format!("  request-rate 1/{}", show_duration(interval)));
+        let (group, delay, rate) =
+            (group.unwrap_or_default(), delay.unwrap_or_default(), rate.unwrap_or_default());
+        let usage = beyond::usage_in_text(&self.usage);
+        format!("{:<9} {}  {cause}{group}{delay}{rate}{usage}", word(self.ruling.access), harmless(input))
     }
 
-    fn to_json(&self, input: &str) -> Json {
+    fn to_json(&self, input: &str) -> Map<String, Json> {
         let cause = self.ruling.cause.as_ref();
-        json!({
-            "url": input,
-            "allow": self.ruling.access == Access::Allow,
-            "line": cause.map(|cause| cause.line),
-            "rule": cause.map(|cause| &cause.rule),
-            "group": self.ruling.group,
-            "crawl_delay": self.delay.map(show_duration),
-        })
+        let entries = [
+            ("url", json!(input)),
+            ("allow", json!(self.ruling.access == Access::Allow)),
+            ("line", json!(cause.map(|cause| cause.line))),
+            ("rule", json!(cause.map(|cause| &cause.rule))),
+            ("group", json!(self.ruling.group)),
+            ("crawl_delay", json!(self.delay.map(show_duration))),
+            ("request_rate", json!(self.rate.map(|interval| format!("1/{}", show_duration(interval))))),
+            ("usage", beyond::usage_in_json(&self.usage)),
+        ];
+        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 
@@ -156,9 +186,4 @@ fn word(access: Access) -> &'static str {
         Access::Allow => "allow",
         Access::Disallow => "disallow",
     }
-}
-
-/// The author of a robots.txt does not write to the operator's terminal.
-fn plain(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ")
 }

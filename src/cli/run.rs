@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,10 +16,13 @@ use super::args::RunArgs;
 use super::exit::Exit;
 use super::open;
 use super::out::{complain, say_and_fail, tell};
-use super::reload::{Beside, Opened};
+use super::reload::{self, Beside, Opened};
 use super::serve::{Server, StartError};
 use super::systemd;
 use super::telling;
+
+/// How long what blocks a thread (a disk that hangs, a look through what is kept) may hold up the end of the process.
+const LAST: Duration = Duration::from_secs(3);
 
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
@@ -28,7 +32,11 @@ pub(super) fn run(args: &RunArgs) -> Exit {
     };
     match prepare(args) {
         Ok((settings, policy)) => match runtime(settings.workers) {
-            Ok(runtime) => runtime.block_on(serve(&settings, policy, level)),
+            Ok(runtime) => {
+                let exit = runtime.block_on(serve(&settings, policy, level));
+                runtime.shutdown_timeout(LAST);
+                exit
+            }
             Err(error) => say_and_fail(&error),
         },
         Err(exit) => exit,
@@ -49,7 +57,8 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
         Some(path) => Some(prepare_shadow(path, &settings)?),
         None => None,
     };
-    Ok((settings, Opened { policy: compiled.policy, footprint, shadow }))
+    let written = reload::written(&settings.policy.origin, &compiled);
+    Ok((settings, Opened { policy: compiled.policy, written, footprint, shadow }))
 }
 
 /// The policy that is judged beside it: at the start a mistake in it is one, too.
@@ -71,7 +80,7 @@ fn runtime(workers: Workers) -> io::Result<Runtime> {
 }
 
 async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
-    telling::start(level);
+    let _told = telling::start(level);
     let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {

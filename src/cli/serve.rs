@@ -1,28 +1,29 @@
 //! Puts a proxy together from its settings and a policy, and runs it until it is told to drain.
 
+mod admin;
+mod feed;
+pub(super) mod ledger;
+
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::admin::Admin;
-use crate::admin::api::PolicyApi;
-use crate::admin::guard::{Guard, Token};
-use crate::admin::health::{Check, CheckState, Readiness};
 use crate::clock::Clock;
-use crate::config::settings::{self, LogTarget, OnFull, Settings};
+use crate::config::settings::{self, LogFormat, LogTarget, MetricsLevel, OnFull, Settings};
+use crate::gate::budget::Budgets;
 use crate::gate::crawlers::Crawlers;
 use crate::gate::hold::{Hold, HoldLimits};
 use crate::gate::reload::{Made, Reloads, Trigger};
 use crate::gate::snapshot::InForce;
+use crate::gate::sweep::Sweeper;
 use crate::heap::{self, Burst};
 use crate::metrics::Metrics;
+use crate::metrics::labels::Counting;
 use crate::metrics::log::{self, Log, LogSettings, QueryText, Share};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
@@ -43,14 +44,22 @@ use crate::proxy::robots::{Fetcher, Robots};
 use crate::proxy::tunnel::{TunnelSettings, Tunnels};
 use crate::proxy::upstream::{Upstream, UpstreamLimits};
 use crate::store::Store;
+use crate::store::budgets::BudgetsFile;
+use crate::store::ledger::Ledger;
+use crate::store::stops::StopsFile;
 use crate::tls::{Authority, AuthorityError, Minter};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
 use super::authority;
 use super::origin_roots::origin_tls;
-use super::reload::{self, Opened, Reloading};
+use super::reload::{Opened, Reloading};
+use super::spans::{self, Spans};
 use super::systemd;
+
+use admin::{LookedOn, Shown};
+use feed::Feeding;
+use ledger::{Keeper, Kept};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -60,6 +69,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 const ROBOTS_TIME: Duration = Duration::from_secs(20);
 /// How long the decision log may take to write its last lines.
 const LOG_CLOSE: Duration = Duration::from_secs(5);
+/// For whoever still reads from the admin listener, behind that.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// A proxy that listens.
 #[derive(Debug)]
@@ -72,8 +83,12 @@ pub struct Server {
     reloads: Reloads,
     drain: Drain,
     draining: Arc<AtomicBool>,
-    stop_admin: oneshot::Sender<()>,
+    looked_on: LookedOn,
     tasks: JoinSet<()>,
+    spans: Spans,
+    feeding: Feeding,
+    budgets: Arc<Budgets>,
+    ledger: Kept,
     patience: (Duration, Duration),
 }
 
@@ -111,12 +126,24 @@ impl Server {
     /// # Errors
     /// If an address is taken, or a file that the settings name cannot be used.
     pub fn start(settings: &Settings, policy: impl Into<Opened>) -> Result<Self, StartError> {
-        let clock = Clock::system();
-        let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
-        let known: Vec<Crawler> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
-        let metrics = Metrics::new(&known, &ranges).map_err(|error| StartError::Other(error.to_string()))?;
+        Self::start_with(settings, policy.into(), Clock::system(), None)
+    }
+
+    /// The same by another clock, and with what is remembered of URLs already.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        settings: &Settings,
+        policy: Opened,
+        clock: Clock,
+        ledger: Option<Ledger>,
+    ) -> Result<Self, StartError> {
+        let metrics = counters(settings)?;
         let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
-        let recorder = Recorder::new(metrics.clone(), log.clone(), clock.clone());
+        let (tracing, spans) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
+        let recorder = Recorder::with_tracing(metrics.clone(), log.clone(), clock.clone(), tracing);
+        let spans = Spans::start(spans, &recorder);
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall()).map_err(StartError::Authority)?;
 
@@ -126,7 +153,10 @@ impl Server {
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
         let admin = local(&admin_listener)?;
 
-        let reloading = Reloading::new(settings, policy.into(), metrics.clone(), clock.clone());
+        let keeper = Arc::new(Keeper::new(settings, ledger));
+        keeper.prepare(&policy.policy).map_err(StartError::Other)?;
+        let ledger = Arc::clone(keeper.kept());
+        let reloading = Reloading::new(settings, policy, keeper, metrics.clone(), clock.clone());
         let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
@@ -134,9 +164,10 @@ impl Server {
         let interceptor =
             authority.map(|authority| interceptor(settings, authority, &recorder)).transpose()?;
         let exchange = exchange(settings, Arc::clone(&in_force), recorder.clone(), own, interceptor)?;
-        let exchange = Arc::new(exchange);
+        let exchange = Arc::new(Exchange { ledger: Arc::clone(&ledger), ..exchange });
+        restore(settings, &exchange.hold)?;
+        let budgets = Arc::clone(exchange.hold.budgets());
         let (drain, watch) = Drain::new();
-        let draining = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         let limits = accept_limits(settings);
         let room = Room::new(&limits);
@@ -148,20 +179,37 @@ impl Server {
         let (reloads, reloader) = Reloads::new(clock.clone());
         tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
         tasks.spawn(reloader.serve(move |trigger| attempt(Arc::clone(&reloading), trigger)));
-        tasks.spawn(sweep(Arc::clone(&exchange), room, clock, watch));
-        let token = settings.admin.token_file.as_deref().map(token).transpose()?;
-        let policy = PolicyApi { in_force, reloads: reloads.clone() };
-        let readiness = readiness(policy.clone(), log, Arc::clone(&draining));
-        let mut server = Admin::new(Guard::new([], token), metrics, readiness, policy);
-        if let Some(pem) = pem {
-            server = server.authorities(pem);
-        }
-        let (stop_admin, stopped) = oneshot::channel();
-        tasks.spawn(server.serve(admin_listener, async move {
-            let _ = stopped.await;
-        }));
+        tasks.spawn(sweep(Arc::clone(&exchange), room, clock.clone(), watch));
+        let feeding = Feeding::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
+        let sweeper = Sweeper::new(settings.ledger.sweep_rate, clock.clone());
+        tasks.spawn(ledger::look_after(Arc::clone(&ledger), metrics, clock, settings.ledger.events.clone()));
+        tasks.spawn(swept(sweeper.clone(), Arc::clone(&in_force), Arc::clone(&ledger)));
+        let draining = Arc::new(AtomicBool::new(false));
+        let shown = Shown {
+            in_force,
+            reloads: reloads.clone(),
+            exchange,
+            draining: Arc::clone(&draining),
+            pem,
+            sweeper,
+        };
+        let looked_on = LookedOn::serve(shown.server(settings)?, admin_listener, &mut tasks);
         let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
-        Ok(Self { proxy, admin, recorder, reloads, drain, draining, stop_admin, tasks, patience })
+        Ok(Self {
+            proxy,
+            admin,
+            recorder,
+            reloads,
+            drain,
+            draining,
+            looked_on,
+            tasks,
+            spans,
+            feeding,
+            budgets,
+            ledger,
+            patience,
+        })
     }
 
     /// Asks for the policy to be read again.
@@ -181,11 +229,41 @@ impl Server {
         if let Drained::CutOff(connections) = drained {
             tracing::warn!(connections, "what was still under way was cut off");
         }
-        let _ = self.stop_admin.send(());
+        let _ = self.looked_on.stop.send(());
         let mut tasks = self.tasks;
         tasks.shutdown().await;
+        self.feeding.close().await;
+        ledger::close(&self.ledger).await;
+        self.spans.close().await;
+        let budgets = self.budgets;
+        let _ = tokio::task::spawn_blocking(move || keep_budgets(&budgets)).await;
         let log = self.recorder.log().clone();
         let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE)).await;
+        // Streams of decisions have ended with the log; their last lines are on their way.
+        let _ = tokio::time::timeout(LAST_LOOK, self.looked_on.connections.gone()).await;
+    }
+}
+
+fn counters(settings: &Settings) -> Result<Metrics, StartError> {
+    let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
+    let known: Vec<Crawler> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
+    let metrics = Metrics::with(counting(settings.telemetry.metrics), &known, &ranges);
+    metrics.map_err(|error| StartError::Other(error.to_string()))
+}
+
+/// What was kept of the stops and the budgets before the last start.
+fn restore(settings: &Settings, hold: &Hold) -> Result<(), StartError> {
+    let Some(directory) = &settings.store.path else { return Ok(()) };
+    let stops = hold.stops().restore(StopsFile::in_directory(directory));
+    stops.map_err(|error| StartError::Other(error.to_string()))?;
+    let budgets = hold.budgets().restore(BudgetsFile::in_directory(directory));
+    budgets.map_err(|error| StartError::Other(error.to_string()))
+}
+
+fn counting(level: MetricsLevel) -> Counting {
+    match level {
+        MetricsLevel::Full => Counting::Everything,
+        MetricsLevel::None => Counting::Nothing,
     }
 }
 
@@ -201,11 +279,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|error| StartError::Other(error.to_string()))
-}
-
-fn token(path: &Path) -> Result<Token, StartError> {
-    Token::read(path)
-        .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
 fn exchange(
@@ -236,6 +309,7 @@ fn exchange(
         vetting,
         robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
+        ledger: Arc::default(),
         tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
         interceptor: interceptor.map(Arc::new),
         via,
@@ -266,9 +340,11 @@ pub(super) fn robots_fetcher(
     let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
     let tls = origin_tls(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
     let tls = tls.map_err(StartError::Other)?;
+    let vetting = Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone()));
+    let dead = Arc::clone(vetting.dead());
     Ok(Fetcher {
-        vetting: Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone())),
-        upstream: Arc::new(Upstream::new(upstream_limits(settings), tls, clock.clone())),
+        vetting,
+        upstream: Arc::new(Upstream::new(upstream_limits(settings), tls, clock.clone(), dead)),
         via,
         time: ROBOTS_TIME,
         clock: clock.clone(),
@@ -357,6 +433,11 @@ fn log_settings(logs: &settings::Logs) -> LogSettings {
             LogTarget::Nowhere => log::Destination::None,
             LogTarget::File(path) => log::Destination::Path(path.clone()),
         },
+        format: match logs.format {
+            LogFormat::Json => log::LineFormat::Json,
+            LogFormat::Squid => log::LineFormat::Squid,
+        },
+        rotate: logs.rotate.map(|settings::Rotate { size, keep }| log::Rotate { size, keep }),
         allows: Share::new(logs.allows).unwrap_or(Share::ALL),
         on_full: match logs.on_full {
             OnFull::Drop => log::OnFull::Drop,
@@ -367,27 +448,9 @@ fn log_settings(logs: &settings::Logs) -> LogSettings {
     }
 }
 
-fn readiness(policy: PolicyApi, log: Log, draining: Arc<AtomicBool>) -> Readiness {
-    Readiness::new(move || {
-        let drain = if draining.load(Ordering::Relaxed) {
-            CheckState::Fail("the proxy is shutting down".into())
-        } else {
-            CheckState::Ok("not draining".into())
-        };
-        let last = policy.reloads.last();
-        let log = match log.warning() {
-            Some(warning) => CheckState::Warn(warning),
-            None => CheckState::Ok("writing".into()),
-        };
-        let snapshot = policy.in_force.load();
-        let live = reload::standing(&snapshot, last.as_ref().map(|last| &last.outcome));
-        let shadow = last.as_ref().and_then(|last| last.shadow.as_ref());
-        let shadow = reload::standing_in_shadow(&snapshot, shadow);
-        let mut checks =
-            vec![Check::new("policy", live), Check::new("drain", drain), Check::new("decision_log", log)];
-        checks.extend(shadow.map(|state| Check::new("shadow_policy", state)));
-        checks
-    })
+/// Sweeps the ledger when the policy has changed.
+async fn swept(sweeper: Sweeper, in_force: Arc<InForce<Arc<PolicyMetrics>>>, kept: Kept) {
+    sweeper.serve(&in_force, || kept.get().cloned()).await;
 }
 
 /// One attempt to reload, with the service manager told.
@@ -403,7 +466,7 @@ async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Made {
 ///
 /// When many clients have gone, the memory that they took is given back.
 async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain: DrainWatch) {
-    let mut burst = Burst::default();
+    let (mut burst, mut keeping) = (Burst::default(), None::<JoinHandle<()>>);
     let mut turn = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
@@ -411,12 +474,39 @@ async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain
             _ = turn.tick() => {
                 exchange.upstream.pool().sweep(clock.now());
                 exchange.hold.sweep();
+                exchange.vetting.dead().sweep();
                 exchange.robots.sweep();
+                // A disk that hangs must not hold up the drain.
+                if keeping.as_ref().is_none_or(JoinHandle::is_finished) {
+                    keeping = keep(&exchange);
+                }
                 if burst.is_over(room.open()) {
                     let _ = tokio::task::spawn_blocking(heap::give_back).await;
                 }
             }
         }
+    }
+}
+
+/// Tells the disk which stops have ended, or what it could not be told when it changed; and what was spent.
+fn keep(exchange: &Exchange) -> Option<JoinHandle<()>> {
+    let (stops, budgets) = (Arc::clone(exchange.hold.stops()), Arc::clone(exchange.hold.budgets()));
+    let (changed, spent) = (stops.is_behind(), budgets.is_behind());
+    (changed || spent).then(|| {
+        tokio::task::spawn_blocking(move || {
+            if changed {
+                drop(stops.keep());
+            }
+            if spent {
+                keep_budgets(&budgets);
+            }
+        })
+    })
+}
+
+fn keep_budgets(budgets: &Budgets) {
+    if let Err(error) = budgets.keep() {
+        tracing::warn!(%error, "what was spent of today's budgets could not be written down");
     }
 }
 

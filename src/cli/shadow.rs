@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use crate::config::load::Overrides;
-
 use super::Exit;
 use super::admin;
 use super::args::{Format, ShadowArgs};
@@ -18,7 +16,7 @@ const SHOWN: usize = 5;
 
 /// Runs the command.
 pub(super) fn run(args: &ShadowArgs) -> Exit {
-    let overrides = Overrides { config: args.config.clone(), admin: args.admin, ..Overrides::default() };
+    let overrides = args.proxy.overrides();
     let settings = match open::settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,

@@ -4,6 +4,7 @@ use std::{env, io};
 
 use log::Record;
 use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
 /// The environment variable that says how much is told.
 const VARIABLE: &str = "CRAWLGATE_LOG";
@@ -24,11 +25,21 @@ fn level_of(word: Option<String>) -> Result<LevelFilter, String> {
         .map_err(|_| format!("${VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace"))
 }
 
-/// Messages go to standard error, one line each. Those of the TLS library, which are for its developers, do so only for
+/// Lines that wait for standard error; what comes beyond them is lost.
+const WAITING: usize = 10_000;
+
+/// Writes what is left when it is dropped, for about a second at most.
+#[must_use]
+pub(super) struct Told(#[allow(dead_code, reason = "it works by being dropped")] WorkerGuard);
+
+/// Messages go to standard error, one line each, by a thread of their own: a pipe that is full and that nobody reads holds
+/// up neither a request nor the end of the process. Those of the TLS library, which are for its developers, are told only to
 /// somebody who asks for more than usual.
-pub(super) fn start(level: LevelFilter) {
+pub(super) fn start(level: LevelFilter) -> Told {
+    let (lines, guard) =
+        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING).finish(io::stderr());
     let _ = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(lines)
         .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
@@ -36,11 +47,12 @@ pub(super) fn start(level: LevelFilter) {
     let libraries = match level {
         LevelFilter::DEBUG => log::LevelFilter::Debug,
         LevelFilter::TRACE => log::LevelFilter::Trace,
-        _ => return,
+        _ => return Told(guard),
     };
     if log::set_logger(&Libraries).is_ok() {
         log::set_max_level(libraries);
     }
+    Told(guard)
 }
 
 /// Takes what libraries tell by way of `log`, and tells it like our own.

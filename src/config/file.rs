@@ -8,8 +8,11 @@ mod egress;
 mod environment;
 mod json_schema;
 mod later;
+mod ledger;
 mod limits;
 mod logs;
+mod store;
+mod telemetry;
 mod tls;
 mod value;
 
@@ -23,9 +26,10 @@ use crate::vocab::profile::Profile;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 
-use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Timeouts, Workers};
+use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Telemetry, Timeouts, Workers};
 pub use environment::Variables;
 pub use json_schema::json_schema;
+pub use ledger::LedgerText;
 pub use logs::LogsText;
 pub use tls::TlsText;
 
@@ -42,6 +46,8 @@ pub struct ConfigFile {
     pub admin_listen: SocketAddr,
     /// `admin.token_file`, as written.
     pub token_file: Option<String>,
+    /// `admin.names`.
+    pub admin_names: Vec<String>,
     /// `policy.path`, as written, and where; `None` if the file does not name one.
     pub policy_path: Option<(String, Place)>,
     /// `policy.watch`.
@@ -62,6 +68,12 @@ pub struct ConfigFile {
     pub workers: Workers,
     /// `logs`.
     pub logs: LogsText,
+    /// `store.path`, as written.
+    pub store_path: Option<String>,
+    /// `ledger`.
+    pub ledger: LedgerText,
+    /// `telemetry`.
+    pub telemetry: Telemetry,
 }
 
 impl Default for ConfigFile {
@@ -74,6 +86,7 @@ impl Default for ConfigFile {
             anonymous: settings.anonymous,
             admin_listen: settings.admin.listen,
             token_file: None,
+            admin_names: settings.admin.names,
             policy_path: None,
             policy_watch: settings.policy.watch,
             policy_shadow: None,
@@ -84,6 +97,9 @@ impl Default for ConfigFile {
             timeouts: settings.timeouts,
             workers: settings.workers,
             logs: LogsText::default(),
+            store_path: None,
+            ledger: LedgerText::default(),
+            telemetry: settings.telemetry,
         }
     }
 }
@@ -138,6 +154,15 @@ impl ConfigFile {
         if let Some(group) = open(&mut map, "logs", problems) {
             logs::read(&mut self.logs, group, problems);
         }
+        if let Some(group) = open(&mut map, "store", problems) {
+            store::read(&mut self.store_path, group, problems);
+        }
+        if let Some(group) = open(&mut map, "ledger", problems) {
+            ledger::read(&mut self.ledger, group, problems);
+        }
+        if let Some(group) = open(&mut map, "telemetry", problems) {
+            telemetry::read(&mut self.telemetry, group, problems);
+        }
         later::check(&mut map, "", problems);
         map.finish(problems);
     }
@@ -175,6 +200,9 @@ impl ConfigFile {
         set(&mut self.admin_listen, listen);
         let token_file = map.take("token_file").and_then(|node| read::spelling(node, problems));
         self.token_file = token_file.filter(|path| *path != "none").map(Into::into);
+        let names = map.take("names").filter(|node| !node.is_null()).map(read::one_or_many);
+        let name = |node: &Node| checked(node, value::host_field, problems);
+        set(&mut self.admin_names, names.map(|nodes| nodes.iter().filter_map(name).collect()));
         map.finish(problems);
     }
 

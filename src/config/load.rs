@@ -9,7 +9,9 @@ use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
 use super::file::{ConfigFile, Variables};
-use super::settings::{Admin, Listener, LogTarget, Logs, PolicyOrigin, PolicySettings, Settings};
+use super::settings::{
+    Admin, Listener, LogTarget, Logs, PolicyOrigin, PolicySettings, Rotate, Settings, Store,
+};
 
 /// The configuration that is used if none is named and it is there.
 pub const USUAL_FILE: &str = "config/crawlgate.yaml";
@@ -113,26 +115,26 @@ struct Home {
     directory: PathBuf,
     /// The policy that is used if none is named and it is there.
     policy: PathBuf,
-    /// The directory that holds the usual `certs/`.
-    certs: PathBuf,
+    /// The directory that holds the usual `certs/` and `var/`.
+    around: PathBuf,
 }
 
 impl Home {
     fn of(file: Option<&Path>, around: &Surroundings<'_>) -> Self {
         match file.and_then(Path::parent) {
             Some(directory) => {
-                let (policy, certs) = (directory.join("policy.yaml"), beside(directory));
-                Self { policy, certs, directory: directory.to_owned() }
+                let (policy, around) = (directory.join("policy.yaml"), beside(directory));
+                Self { policy, around, directory: directory.to_owned() }
             }
             None => {
                 let directory = around.directory.to_owned();
-                Self { policy: directory.join(USUAL_POLICY), certs: directory.clone(), directory }
+                Self { policy: directory.join(USUAL_POLICY), around: directory.clone(), directory }
             }
         }
     }
 }
 
-/// The directory above the configuration's: `certs/` is beside `config/`.
+/// The directory above the configuration's: `certs/` and `var/` are beside `config/`.
 fn beside(directory: &Path) -> PathBuf {
     match directory.file_name() {
         Some(_) => directory.parent().map(Path::to_owned).unwrap_or_default(),
@@ -151,20 +153,29 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
         listen: overrides.listen.map_or(config.listen, |address| vec![Listener::for_all(address)]),
         crawlers: config.crawlers,
         anonymous: config.anonymous,
-        admin: Admin { listen: overrides.admin.unwrap_or(config.admin_listen), token_file },
+        admin: Admin {
+            listen: overrides.admin.unwrap_or(config.admin_listen),
+            token_file,
+            names: config.admin_names,
+        },
         policy: PolicySettings { origin, watch: config.policy_watch, shadow },
         profile: config.profile,
-        tls: config.tls.resolve(&home.directory, &home.certs),
+        tls: config.tls.resolve(&home.directory, &home.around),
         egress: config.egress,
+        store: store(config.store_path, home),
+        ledger: config.ledger.resolve(&home.directory),
         limits: config.limits,
         timeouts: config.timeouts,
         workers: config.workers,
         logs: Logs {
             decisions: log_target(&config.logs.decisions, home),
+            format: config.logs.format,
+            rotate: config.logs.rotate_size.map(|size| Rotate { size, keep: config.logs.rotate_keep }),
             allows: config.logs.allows,
             on_full: config.logs.on_full,
             redact_query: config.logs.redact_query,
         },
+        telemetry: config.telemetry,
     }
 }
 
@@ -197,6 +208,11 @@ fn without_policy(usual: &Path) -> Problem {
     let message = "there is no policy: the built-in one is used, which refuses nothing";
     Problem::warning(&Place::of_file(&shown(usual)), message)
         .help("write one there, or name one with --policy")
+}
+
+fn store(written: Option<String>, home: &Home) -> Store {
+    let usual = || Store::default().path.map(|path| home.around.join(path));
+    Store { path: written.map(|path| home.directory.join(path)).or_else(usual) }
 }
 
 fn log_target(written: &str, home: &Home) -> LogTarget {

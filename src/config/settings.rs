@@ -4,7 +4,9 @@
 //! what they look like in a file is `file`'s. [`Default`] is the contract: what holds without a file.
 
 mod egress;
+mod ledger;
 mod limits;
+mod telemetry;
 mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +17,9 @@ use crate::vocab::profile::Profile;
 use crate::vocab::rule_id::Slug;
 
 pub use egress::{AllowPrivate, Egress, PortRange, Ports, Resolver};
+pub use ledger::{Events, KeepLedger, Ledger};
 pub use limits::{Limits, Timeouts};
+pub use telemetry::{MetricsLevel, Otlp, Telemetry};
 pub use tls::{AuthorityFiles, Roots, Tls};
 
 /// All settings of one process.
@@ -37,6 +41,10 @@ pub struct Settings {
     pub tls: Tls,
     /// Where requests may go.
     pub egress: Egress,
+    /// What is kept over a restart.
+    pub store: Store,
+    /// What is remembered of URLs.
+    pub ledger: Ledger,
     /// Sizes and counts.
     pub limits: Limits,
     /// Durations.
@@ -45,6 +53,8 @@ pub struct Settings {
     pub workers: Workers,
     /// The decision log.
     pub logs: Logs,
+    /// What is counted, and what is told to other programs.
+    pub telemetry: Telemetry,
 }
 
 /// Where crawlers connect.
@@ -70,6 +80,8 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// The file with its token; off loopback there must be one.
     pub token_file: Option<PathBuf>,
+    /// Names by which it may be asked, beside its address: `NAME` with any port, or `NAME:PORT`.
+    pub names: Vec<String>,
 }
 
 /// Where the policy is, and whether it is watched.
@@ -90,6 +102,13 @@ pub enum PolicyOrigin {
     Path(PathBuf),
     /// The policy inside the binary: allow, robots, politeness.
     BuiltIn,
+}
+
+/// What is kept over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The directory; made when something is first kept. `None` keeps nothing: for a tour.
+    pub path: Option<PathBuf>,
 }
 
 /// How a crawler's profile is chosen.
@@ -125,6 +144,10 @@ pub enum Workers {
 pub struct Logs {
     /// Where its lines go.
     pub decisions: LogTarget,
+    /// How a line is written.
+    pub format: LogFormat,
+    /// When a file is rotated; `None` is never.
+    pub rotate: Option<Rotate>,
     /// The share of allowed requests that is logged, 0 to 1; refusals always are.
     pub allows: f64,
     /// What happens when the log cannot keep up.
@@ -144,6 +167,43 @@ pub enum LogTarget {
     Nowhere,
     /// This file, appended to.
     File(PathBuf),
+}
+
+/// How a line of the decision log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A JSON object.
+    Json,
+    /// As in Squid's `access.log`.
+    Squid,
+}
+
+impl LogFormat {
+    /// Every format, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::Json, Self::Squid];
+
+    /// The word of the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Squid => "squid",
+        }
+    }
+}
+
+/// When the decision log's file is rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotate {
+    /// Bytes that a file may have.
+    pub size: u64,
+    /// How many older files are kept.
+    pub keep: u32,
+}
+
+impl Default for Rotate {
+    fn default() -> Self {
+        Self { size: 256 << 20, keep: 8 }
+    }
 }
 
 /// What happens when the decision log cannot keep up or its disk is full.
@@ -185,23 +245,39 @@ impl Default for Settings {
             profile: ProfileChoice::ByUserAgent,
             tls: Tls::default(),
             egress: Egress::default(),
+            store: Store::default(),
+            ledger: Ledger::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             workers: Workers::Auto,
             logs: Logs::default(),
+            telemetry: Telemetry::default(),
         }
     }
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(LOOPBACK, 3129), token_file: None }
+        Self { listen: SocketAddr::new(LOOPBACK, 3129), token_file: None, names: Vec::new() }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { path: Some("var/crawlgate".into()) }
     }
 }
 
 impl Default for Logs {
     fn default() -> Self {
-        Self { decisions: LogTarget::Stderr, allows: 1.0, on_full: OnFull::Drop, redact_query: false }
+        Self {
+            decisions: LogTarget::Stderr,
+            format: LogFormat::Json,
+            rotate: Some(Rotate::default()),
+            allows: 1.0,
+            on_full: OnFull::Drop,
+            redact_query: false,
+        }
     }
 }
 
@@ -269,7 +345,11 @@ mod tests {
         let dangers = |listen: &str, admin: &str, token: Option<&str>| {
             let settings = Settings {
                 listen: vec![Listener::for_all(listen.parse().unwrap())],
-                admin: Admin { listen: admin.parse().unwrap(), token_file: token.map(Into::into) },
+                admin: Admin {
+                    listen: admin.parse().unwrap(),
+                    token_file: token.map(Into::into),
+                    ..Admin::default()
+                },
                 ..Settings::default()
             };
             settings.dangers().len()

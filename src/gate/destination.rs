@@ -4,10 +4,12 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::clock::Lapse;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::{HostTarget, UrlTarget};
 
+use super::failing::Failing;
 use super::refusal::Refusal;
 
 /// Finds the addresses of a target and vets each of them.
@@ -17,6 +19,12 @@ pub trait Destinations {
 
     /// Resolves and vets.
     fn vet(&self, target: &UrlTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+
+    /// The time for which nothing is sent there, if every address has refused a connection a moment ago. Asked of every
+    /// request, so it neither waits nor allocates while there is no such address.
+    fn refusing(&self, _vetted: &Self::Vetted) -> Option<Duration> {
+        None
+    }
 
     /// The same for the host and port of a tunnel.
     fn vet_host(&self, host: &HostTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
@@ -31,7 +39,24 @@ pub trait Addresses {
     fn first(&self) -> Option<IpAddr>;
 
     /// How long it took to find them; `None` if they were known.
-    fn found_in(&self) -> Option<Duration>;
+    fn found_in(&self) -> Option<Lapse>;
+}
+
+/// Drops the addresses whose judgement does not admit them. What counts is the judgement of the first that is kept, and
+/// if none is, of the first.
+pub(in crate::gate) fn keep_admitted<J>(
+    vetted: &mut impl Addresses,
+    mut judge: impl FnMut(IpAddr) -> J,
+    admits: impl Fn(&J) -> bool,
+) -> Option<J> {
+    let (mut kept, mut dropped): (Option<J>, Option<J>) = (None, None);
+    let remaining = vetted.retain(&mut |address| {
+        let judgement = judge(address);
+        let admitted = admits(&judgement);
+        if admitted { &mut kept } else { &mut dropped }.get_or_insert(judgement);
+        admitted
+    });
+    if remaining == Remaining::Some { kept } else { dropped }
 }
 
 /// Whether any address is left.
@@ -50,12 +75,14 @@ pub enum Unreachable {
     Prohibited(&'static str),
     /// The port is not one of `egress.ports`.
     PortDenied,
-    /// There is no such name.
-    NoSuchName,
-    /// The name servers failed.
-    LookupFailed,
-    /// The name servers did not answer in time.
-    LookupTimeout,
+    /// There is no such name; it is asked for again after this time, if at all.
+    NoSuchName(Option<Duration>),
+    /// The name servers failed; they are asked again after this time.
+    LookupFailed(Option<Duration>),
+    /// The name servers did not answer in time; the same.
+    LookupTimeout(Option<Duration>),
+    /// Every address has refused a connection a moment ago, and is not tried again for so long.
+    Refusing(Duration),
 }
 
 impl From<Unreachable> for Refusal {
@@ -65,12 +92,18 @@ impl From<Unreachable> for Refusal {
             Unreachable::Prohibited(range) => Self::new(Reason::IpProhibited, Stage::Destination)
                 .with_detail(format!("every address of the host is prohibited: {range}")),
             Unreachable::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
-            Unreachable::NoSuchName => dns.with_detail("no such host name"),
-            Unreachable::LookupFailed => dns.with_detail("the name servers failed"),
-            Unreachable::LookupTimeout => {
-                let dns = dns.with_detail("the name servers did not answer in time");
+            Unreachable::NoSuchName(again) => {
+                let dns = Self { failing: Some(Failing::Permanent), ..dns };
+                dns.with_detail("no such host name").again(again)
+            }
+            Unreachable::LookupFailed(again) => dns.with_detail("the name servers failed").again(again),
+            Unreachable::LookupTimeout(again) => {
+                let dns = dns.with_detail("the name servers did not answer in time").again(again);
                 Self { status: Some(504), error: Some("dns_timeout"), ..dns }
             }
+            Unreachable::Refusing(left) => Self::new(Reason::UpstreamConnect, Stage::Destination)
+                .with_detail("the host refused a connection a moment ago")
+                .again(Some(left)),
         }
     }
 }

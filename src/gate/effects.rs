@@ -4,13 +4,12 @@
 //! that sets none of these options pays one look at an empty table. Which fields of a client's or an origin's own travel
 //! is `proxy`'s business.
 
-use std::collections::BTreeMap;
-
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::policy::Policy;
+use crate::policy::options::chosen::Chosen;
 use crate::policy::options::schema::{self, META, SET_HEADERS};
-use crate::policy::options::{SetBy, Slot, Value};
+use crate::policy::options::{Slot, Value};
 use crate::policy::trail::Trail;
 
 use super::judged::Judged;
@@ -44,26 +43,6 @@ enum Tags {
     #[default]
     Never,
     Perhaps,
-}
-
-/// What becomes of an option, by who set it last.
-#[derive(Debug)]
-struct Chosen<T> {
-    slot: Slot,
-    by: BTreeMap<SetBy, T>,
-}
-
-impl<T> Chosen<T> {
-    /// `None` if nobody chooses anything.
-    fn of(policy: &Policy, slot: Slot, make: impl Fn(&Value) -> Option<T>) -> Option<Self> {
-        let made = policy.values_of(slot).filter_map(|(by, value)| Some((by, make(value)?)));
-        let by: BTreeMap<SetBy, T> = made.collect();
-        (!by.is_empty()).then_some(Self { slot, by })
-    }
-
-    fn now(&self, policy: &Policy, trail: &Trail) -> Option<&T> {
-        self.by.get(&trail.set_by(policy, self.slot))
-    }
 }
 
 impl Effects {

@@ -1,30 +1,42 @@
-//! The hold: requests that may not go yet wait here, each in its host's queue, and go in the order of their arrival.
+//! The hold: requests that may not go yet wait here, each in its host's queue, and go in the order of
+//! `politeness/order`: by class, then the crawlers in turn, then by arrival.
 //!
-//! The head of a queue asks the store, and asks again when its wait is over or something is given up; those behind
+//! The best of a queue asks the store, and asks again when its wait is over or something is given up; the others
 //! only wait. Nobody else does anything for them: no task, no timer for requests that go at once. A request that is
 //! dropped leaves its queue by that. What the pace is, and what a refusal looks like, is said in `stage/pace.rs`.
 
+mod both;
 mod queue;
+mod recent;
+mod redirects;
 mod returning;
+pub mod seen;
 mod slot;
+mod stopped;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::Clock;
+use crate::gate::budget::Budgets;
+use crate::gate::stops::Stops;
 use crate::metrics::Metrics;
 use crate::policy::options::politeness::Overflow;
+use crate::politeness::order::{Rank, Ticket};
 use crate::politeness::pace::{Pace, Turn, Wait, Why};
 use crate::politeness::retry_after;
 use crate::store::{Key, Store};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
+use crate::vocab::target::UrlTarget;
 
 pub use queue::HoldLimits;
 use queue::{Place, Queue};
+use redirects::Redirects;
 use returning::{Returning, Who};
-pub use slot::Slot;
+pub use slot::{Again, Slot};
+pub(in crate::gate) use stopped::Stoppable;
 
 /// The store, and who waits for it.
 #[derive(Debug)]
@@ -32,8 +44,11 @@ pub struct Hold {
     store: Store,
     queue: Queue,
     returning: Returning,
+    redirects: Redirects,
     clock: Clock,
     metrics: Metrics,
+    stops: Arc<Stops>,
+    budgets: Arc<Budgets>,
     closed: AtomicBool,
 }
 
@@ -52,12 +67,29 @@ pub struct Asking<'a> {
     pub what: &'a str,
 }
 
-/// When a request first had to wait, and its place among all that did: kept if it is judged again and has to ask
-/// again.
+/// What is asked of a request only if it has to wait, or is sent away for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// For how long at the most, counted from its arrival.
+    pub patience: Duration,
+    /// How it stands to others that wait.
+    pub rank: Rank,
+}
+
+/// When a request had to wait, and its place among all that did: kept if it is judged again and has to ask again. Its
+/// ticket is older if it was sent away before.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Instant,
-    number: u64,
+    ticket: Ticket,
+    turn: HostTurn,
+}
+
+/// Whether a request has had its host's turn already: then it need not stand in line again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostTurn {
+    Had,
+    Awaited,
 }
 
 /// Why a request does not go, and when it might.
@@ -72,13 +104,26 @@ pub struct SentAway {
 impl Hold {
     /// Nobody waits yet.
     pub fn new(store: Store, limits: HoldLimits, clock: Clock, metrics: Metrics) -> Self {
-        let (queue, returning, closed) = (Queue::new(limits), Returning::default(), AtomicBool::new(false));
-        Self { store, queue, returning, clock, metrics, closed }
+        let queue = Queue::new(limits, clock.clone());
+        let (returning, redirects) = (Returning::default(), Redirects::default());
+        let stops = Arc::new(Stops::new(limits.of_all, clock.clone(), metrics.clone()));
+        let (budgets, closed) = (Arc::new(Budgets::new(clock.clone())), AtomicBool::new(false));
+        Self { store, queue, returning, redirects, clock, metrics, stops, budgets, closed }
     }
 
-    /// Asks for a slot, and waits for it as long as `patience` says, counted from the first arrival. What it costs a
-    /// request that goes at once is one look into the store. One that is sent away and comes again stands where it
-    /// stood, though it has to wait anew.
+    /// A slot for a request that need not wait: one look into the store. None for any other, which nothing is told of.
+    pub fn at_once(self: &Arc<Self>, key: Key<'_>, pace: &Pace) -> Option<Slot> {
+        if self.queue.has_line(key) {
+            return None;
+        }
+        match self.ask(key, pace, self.clock.now()) {
+            Turn::Go(slot) => Some(slot),
+            Turn::Wait(_) => None,
+        }
+    }
+
+    /// Asks for a slot, and waits for it by its `terms`. What it costs a request that goes at once is one look into the
+    /// store. One that is sent away and comes again stands where it stood, though its patience begins anew.
     ///
     /// # Errors
     /// If the wait would be longer, or too many wait already, or the proxy goes down.
@@ -86,11 +131,12 @@ impl Hold {
         self: &Arc<Self>,
         asking: &Asking<'_>,
         arrival: &mut Option<Arrival>,
-        patience: impl FnOnce() -> Duration,
+        terms: impl FnOnce() -> Terms,
     ) -> Result<Slot, SentAway> {
         let now = self.clock.now();
-        if arrival.is_some() || !self.queue.has_line(asking.key) {
-            match self.ask(asking, now) {
+        let had = arrival.is_some_and(|arrival| arrival.turn == HostTurn::Had);
+        if had || !self.queue.has_line(asking.key) {
+            match self.ask(asking.key, &asking.pace, now) {
                 Turn::Go(slot) => return Ok(slot),
                 Turn::Wait(wait) if asking.overflow == Overflow::Refuse => {
                     return Err(sent_away(wait, 0, asking));
@@ -98,18 +144,21 @@ impl Hold {
                 Turn::Wait(_) => {}
             }
         } else if asking.overflow == Overflow::Refuse {
-            return Err(self.behind_others(asking));
+            return Err(self.behind_others(asking, terms().rank));
         }
         let who = self.returning.who(asking.crawler, asking.what);
-        let arrival = *arrival.get_or_insert_with(|| Arrival { at: now, number: self.number(who, now) });
-        let until = now.max(arrival.at + patience());
-        let waited = match self.queue.join(asking.key, arrival.number) {
+        let arrival = arrival.get_or_insert_with(|| self.arrival(who, now));
+        let Arrival { at, ticket, .. } = *arrival;
+        let Terms { patience, rank } = terms();
+        let until = now.max(at + patience);
+        let waited = match self.queue.join(asking.key, ticket, asking.crawler, rank) {
             // Boxed, so that those that go at once are not as big as those that wait.
             Some(place) => Box::pin(self.wait(asking, place, until)).await,
-            None => Err(self.full(asking)),
+            None => Err(self.full(asking, rank)),
         };
-        if waited.is_err() {
-            self.returning.keep(who, arrival.number, self.clock.now());
+        match waited {
+            Ok(_) => arrival.turn = HostTurn::Had,
+            Err(_) => self.returning.keep(who, ticket, self.clock.now()),
         }
         waited
     }
@@ -124,14 +173,57 @@ impl Hold {
         self.clock.now().saturating_duration_since(arrival.at)
     }
 
+    /// What was spent of the days' budgets.
+    pub fn budgets(&self) -> &Arc<Budgets> {
+        &self.budgets
+    }
+
+    /// Monotonic time.
+    pub(in crate::gate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The time of day, for schedules: nothing that is paced goes by it.
+    pub fn wall(&self) -> SystemTime {
+        self.clock.wall()
+    }
+
+    /// A request goes sooner than its host's robots.txt asks.
+    pub fn delay_is_capped(&self) {
+        self.metrics.crawl_delay_capped();
+    }
+
+    /// An origin has redirected somebody to this URL.
+    pub fn redirected(&self, to: &UrlTarget) {
+        self.redirects.note(to, self.clock.now());
+    }
+
+    /// Whether an origin has, within the last ten minutes.
+    pub fn is_redirected(&self, to: &UrlTarget) -> bool {
+        self.redirects.lead_to(to, self.clock.now())
+    }
+
+    /// An origin has redirected this crawler there, from a URL of this depth.
+    pub(in crate::gate) fn redirected_at(&self, crawler: &Crawler, to: &UrlTarget, depth: u32) {
+        self.redirects.note_depth(crawler, to, depth, self.clock.now());
+    }
+
+    /// The least depth from which the crawler was redirected there within the last ten minutes.
+    pub(in crate::gate) fn redirected_from(&self, crawler: &Crawler, to: &UrlTarget) -> Option<u32> {
+        self.redirects.depth(crawler, to, self.clock.now())
+    }
+
     /// Sends away who waits, and from now on who would have to.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.queue.ring_all();
+        self.stops.close();
     }
 
-    /// Forgets hosts that are idle, and tells the metrics how many are left.
+    /// Forgets hosts that are idle and stops that have ended, and tells the metrics how many are left.
     pub fn sweep(&self) {
+        self.stops.sweep();
+        self.budgets.sweep();
         let census = self.store.sweep(self.clock.now());
         self.metrics.hosts(census.hosts, census.resting, census.leases);
     }
@@ -142,16 +234,19 @@ impl Hold {
         place: Place<'_>,
         until: Instant,
     ) -> Result<Slot, SentAway> {
-        let waiting = Waiting::new(self, asking.crawler, place);
+        let mut waiting = Waiting::new(self, asking.crawler, place);
         loop {
             if self.closed.load(Ordering::SeqCst) {
                 return waiting.ended(Err(SHUTTING_DOWN));
             }
             let now = self.clock.now();
             let mut left = until.saturating_duration_since(now);
-            if waiting.place.is_head() {
-                match self.ask(asking, now) {
-                    Turn::Go(slot) => return waiting.ended(Ok(slot)),
+            if waiting.place.is_head(now) {
+                match self.ask(asking.key, &asking.pace, now) {
+                    Turn::Go(slot) => {
+                        waiting.place.goes();
+                        return waiting.ended(Ok(slot));
+                    }
                     Turn::Wait(wait) => {
                         waiting.place.tell(wait, now);
                         left = left.min(wait.time);
@@ -163,17 +258,19 @@ impl Hold {
                 return waiting.ended(Err(away));
             }
             // Over or rung: either is a reason to look again.
+            let left = left.min(waiting.place.rises_in(now));
             let _ = tokio::time::timeout(left, waiting.place.rung()).await;
         }
     }
 
-    fn number(&self, who: Who, now: Instant) -> u64 {
-        self.returning.take(who, now).unwrap_or_else(|| self.queue.next_number())
+    fn arrival(&self, who: Who, now: Instant) -> Arrival {
+        let ticket = self.returning.take(who, now).unwrap_or_else(|| self.queue.next_ticket(now));
+        Arrival { at: now, ticket, turn: HostTurn::Awaited }
     }
 
-    fn ask(self: &Arc<Self>, asking: &Asking<'_>, now: Instant) -> Turn<Slot> {
-        match self.store.admit(asking.key, &asking.pace, now) {
-            Turn::Go(lease) => Turn::Go(Slot::new(Arc::clone(self), lease, &asking.pace, now)),
+    fn ask(self: &Arc<Self>, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Slot> {
+        match self.store.admit(key, pace, now) {
+            Turn::Go(lease) => Turn::Go(Slot::new(Arc::clone(self), lease, pace, now)),
             Turn::Wait(wait) => Turn::Wait(wait),
         }
     }
@@ -185,17 +282,17 @@ impl Hold {
     }
 
     /// Others wait, and it would not.
-    fn behind_others(&self, asking: &Asking<'_>) -> SentAway {
+    fn behind_others(&self, asking: &Asking<'_>, rank: Rank) -> SentAway {
         let wait = self.queue.told(asking.key, self.clock.now()).unwrap_or(NOT_LONG);
-        sent_away(wait, self.queue.len_of(asking.key), asking)
+        sent_away(wait, self.queue.ahead_of_new(asking.key, asking.crawler, rank.class), asking)
     }
 
-    fn full(&self, asking: &Asking<'_>) -> SentAway {
-        SentAway { reason: Reason::QueueFull, ..self.behind_others(asking) }
+    fn full(&self, asking: &Asking<'_>, rank: Rank) -> SentAway {
+        SentAway { reason: Reason::QueueFull, ..self.behind_others(asking, rank) }
     }
 }
 
-/// What the head of a queue was told is not known: it has only just come.
+/// What the best of a queue was told is not known: it has only just come.
 const NOT_LONG: Wait = Wait { time: Duration::ZERO, why: Why::Time };
 /// Whoever takes this proxy's place needs a moment.
 const SHUTTING_DOWN: SentAway =
@@ -204,7 +301,7 @@ const SHUTTING_DOWN: SentAway =
 fn sent_away(wait: Wait, ahead: usize, asking: &Asking<'_>) -> SentAway {
     let reason = match wait.why {
         Why::Time | Why::Slots => Reason::RateLimited,
-        Why::Backoff => Reason::HostBackoff,
+        Why::Backoff | Why::Probe => Reason::HostBackoff,
     };
     SentAway { reason, retry_after: retry_after::after(wait, ahead, &asking.pace) }
 }

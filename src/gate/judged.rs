@@ -4,31 +4,42 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, REFERER, USER_AGENT};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, request};
 
+use crate::clock::Lapse;
 use crate::policy::Policy;
-use crate::policy::decide::{Cause, Decision, Verdict};
-use crate::policy::fact::{Dest, Facts, HeaderView};
-use crate::policy::options::schema;
+use crate::policy::decide::{Cause, Decision, Tags, Verdict};
+use crate::policy::fact::{Dest, Fact, Facts, HeaderView, InLedger, YEAR};
 use crate::policy::options::timeouts::{OfBodies, ToOrigin};
+use crate::policy::options::{checks, schema};
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
+use crate::politeness::order::Priority;
 use crate::robots::agent::product_token;
 use crate::vocab::crawler::{Crawler, May};
 use crate::vocab::target::UrlTarget;
 use crate::vocab::verify::Verify;
 
+use super::changes::MayChange;
 use super::refusal::{Refusal, recorded};
 use super::shadow::Beside;
 use super::snapshot::Snapshot;
+use super::stage::ledger::Recalled;
+use super::stage::usage::Said;
 use crate::metrics::record::Keep;
 use crate::vocab::stage::Stage;
 
-const CRAWL_MAX_WAIT: HeaderName = HeaderName::from_static("crawl-max-wait");
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const REFERER: &str = "referer";
+const USER_AGENT: &str = "user-agent";
+const CRAWL_MAX_WAIT: &str = "crawl-max-wait";
+const SEC_FETCH_DEST: &str = "sec-fetch-dest";
+/// How much sooner or later than others the crawler would have the URL, from -2 to 2.
+const CRAWL_PRIORITY: HeaderName = HeaderName::from_static("crawl-priority");
+/// The same in the words of RFC 9218.
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
 /// How many links from a seed the crawler found the URL.
-const CRAWL_DEPTH: HeaderName = HeaderName::from_static("crawl-depth");
+const CRAWL_DEPTH: &str = "crawl-depth";
 
 /// The facts of a request that later stages ask for again.
 #[derive(Clone, Debug)]
@@ -41,28 +52,89 @@ pub struct Asked {
     pub method: Method,
     /// `Crawl-Max-Wait`: the longest that the client wants to wait for its turn.
     pub max_wait: Option<Duration>,
+    /// `Crawl-Priority`, else the urgency of `Priority`.
+    pub priority: Option<Priority>,
     referer: Option<HeaderValue>,
     agent: Option<HeaderValue>,
     dest: Option<Dest>,
-    depth: Option<u64>,
+    depth: Option<u32>,
+    known: InLedger,
+    year: u16,
+    /// What the crawler asked for, where the policy fetches another URL in its place.
+    instead_of: Option<Box<UrlTarget>>,
 }
 
 impl Asked {
-    /// Reads the facts from a request's head. A depth counts only from crawlers that may give one; one that is no
-    /// number is none.
+    /// Reads the facts from a request's head. A depth and a priority count only from crawlers that may give one; one
+    /// that is no such number is none.
     pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
-        let depth = parts.headers.get(CRAWL_DEPTH).filter(|_| crawler.may(May::Depth));
-        let dest = parts.headers.get(SEC_FETCH_DEST).and_then(|v| v.to_str().ok());
-        Self {
+        let priority = if crawler.may(May::Priority) { priority(&parts.headers) } else { None };
+        let method = parts.method.clone();
+        let (max_wait, referer, agent, dest, depth) = (None, None, None, None, None);
+        let (year, known, instead_of) = (YEAR, InLedger::No, None);
+        let mut asked = Self {
             target,
             crawler,
-            method: parts.method.clone(),
-            max_wait: parts.headers.get(CRAWL_MAX_WAIT).and_then(seconds),
-            referer: parts.headers.get(REFERER).cloned(),
-            agent: parts.headers.get(USER_AGENT).cloned(),
-            dest: dest.map(Dest::from_sec_fetch),
-            depth: depth.and_then(|v| v.to_str().ok()?.trim().parse().ok()),
+            method,
+            max_wait,
+            priority,
+            referer,
+            agent,
+            dest,
+            depth,
+            known,
+            year,
+            instead_of,
+        };
+        for (name, value) in first_values(&parts.headers) {
+            match name.as_str() {
+                REFERER => asked.referer = Some(value.clone()),
+                USER_AGENT => asked.agent = Some(value.clone()),
+                SEC_FETCH_DEST => asked.dest = value.to_str().ok().map(Dest::from_sec_fetch),
+                CRAWL_MAX_WAIT => asked.max_wait = seconds(value),
+                CRAWL_DEPTH if asked.crawler.may(May::Depth) => asked.depth = number(value),
+                _ => {}
+            }
         }
+        asked
+    }
+
+    /// The same as the crawler asked, in this year: to be judged anew.
+    pub(in crate::gate) fn anew(mut self, year: Option<u16>) -> Self {
+        if let Some(target) = self.instead_of.take() {
+            self.target = *target;
+        }
+        Self { year: year.unwrap_or(YEAR), ..self }
+    }
+
+    /// The same for another URL in place of the one that the crawler asked for.
+    pub(in crate::gate) fn in_place(self, target: UrlTarget) -> Self {
+        Self { instead_of: Some(Box::new(self.target)), target, ..self }
+    }
+
+    /// Whether what the crawler sends of its own was meant for another origin than the one that gets the request.
+    pub fn changes_origin(&self) -> bool {
+        self.instead_of.as_ref().is_some_and(|asked| asked.base() != self.target.base())
+    }
+
+    /// How many links from a start it was found, where that is known.
+    pub fn depth(&self) -> Option<u32> {
+        self.depth
+    }
+
+    /// The page that it was found on, as the client has it; empty if it does not say.
+    pub(in crate::gate) fn referer(&self) -> &str {
+        self.referer.as_ref().and_then(|referer| referer.to_str().ok()).unwrap_or("")
+    }
+
+    /// Whether the ledger has the URL.
+    pub(in crate::gate) fn known(&self) -> InLedger {
+        self.known
+    }
+
+    /// Adds what is remembered of the URL.
+    pub(in crate::gate) fn recall(&mut self, depth: Option<u32>, known: InLedger) {
+        (self.depth, self.known) = (depth, known);
     }
 
     /// The product token that the `User-Agent` begins with; empty if there is none.
@@ -81,12 +153,25 @@ impl Asked {
         Facts {
             crawler: self.crawler.as_str(),
             method: self.method.as_str(),
-            referer: self.referer.as_ref().and_then(|r| r.to_str().ok()).unwrap_or(""),
+            referer: self.referer(),
             dest: self.dest,
-            depth: self.depth,
+            depth: self.depth.map(u64::from),
+            in_ledger: self.known,
+            year: self.year,
             ..Facts::of_url(&self.target)
         }
     }
+}
+
+fn priority(headers: &HeaderMap) -> Option<Priority> {
+    let number = headers.get(CRAWL_PRIORITY).and_then(|value| Priority::from_number(value.to_str().ok()?));
+    number.or_else(|| Priority::from_urgency(&Headers(headers).header(PRIORITY.as_str())?))
+}
+
+/// A whole number; what is larger than any depth is as deep as that.
+fn number(value: &HeaderValue) -> Option<u32> {
+    let number: u64 = value.to_str().ok()?.trim().parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 /// A time in seconds, perhaps with a fraction; what is no time is not there.
@@ -108,8 +193,16 @@ pub struct Judged<C> {
     pub decision: Decision,
     /// The same request in shadow, if anything stands there.
     pub(in crate::gate) beside: Option<Box<Beside<C>>>,
+    /// What the host's robots.txt says of uses, if the policy asks that.
+    pub(in crate::gate) usage: Box<[Said]>,
+    /// What is remembered of the URL, if the policy asks for that.
+    pub(in crate::gate) recalled: Option<Box<Recalled>>,
+    /// What options with the word `tag` have found in the answer.
+    pub(in crate::gate) tags: Option<Box<Tags>>,
     /// How long it took to find the host's addresses; `None` if they were known.
-    pub found_in: Option<Duration>,
+    pub found_in: Option<Lapse>,
+    /// How long it took to fetch the host's robots.txt; `None` if it was known.
+    pub fetched_in: Option<Lapse>,
 }
 
 impl<C> Judged<C> {
@@ -143,6 +236,28 @@ impl<C> Judged<C> {
         self.trail.number(self.policy(), schema::MAX_BODY)
     }
 
+    /// The option `max_buffer`: the most of a body that is held back until it is judged.
+    pub fn max_buffer(&self) -> u64 {
+        checks::max_buffer(self.policy(), &self.trail)
+    }
+
+    /// What options with the word `tag` have found in what the answer says: a `Crawl-Tag` each.
+    pub fn tags(&self) -> impl Iterator<Item = HeaderValue> {
+        let noindex = |tags: &Tags| tags.noindex.then(|| HeaderValue::from_static("noindex"));
+        let noncanonical = |tags: &Tags| {
+            let of = tags.canonical.as_ref()?.as_str();
+            HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
+        };
+        self.tags.iter().flat_map(move |tags| [noindex(tags), noncanonical(tags)]).flatten()
+    }
+
+    /// Whether what the origin sends may have to be read or changed as a document: the request asks for codings that can
+    /// be undone.
+    pub fn may_read_document(&self) -> bool {
+        let asks = self.snapshot.ever_reads_documents() || self.snapshot.changes != MayChange::Never;
+        asks && self.asked.method == Method::GET && !self.asked.reads_robots_txt()
+    }
+
     /// The option `timeouts`, up to the head of an answer.
     pub fn timeouts(&self) -> ToOrigin {
         ToOrigin::of(self.policy(), &self.trail)
@@ -163,10 +278,25 @@ impl<C> Judged<C> {
 
     /// The refusal that the decision asks for, if it rejects.
     pub(in crate::gate) fn verdict(&self) -> Result<(), Box<Refusal>> {
+        if self.asked.known == InLedger::Yes && self.decision.rejects() {
+            return Err(self.excluded());
+        }
         match Refusal::by_policy(self.policy(), &self.trail, &self.decision) {
             Some(refusal) => Err(Box::new(refusal)),
             None => Ok(()),
         }
+    }
+
+    /// The refusal of a URL that the ledger has: with OmniFind's code, where the policy has crawl spaces. Their address
+    /// rules are asked about the address that is known.
+    fn excluded(&self) -> Box<Refusal> {
+        let address = self.recalled.as_ref().and_then(|recalled| recalled.address);
+        let address = address.map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
+        let facts = Facts { address, ..self.asked.facts() };
+        let exclusion = self.policy().exclusion(&self.trail, &self.decision, &facts);
+        let decision = Decision { exclusion, ..self.decision };
+        let refusal = Refusal::by_policy(self.policy(), &self.trail, &decision);
+        Box::new(refusal.unwrap_or_else(|| Refusal::new(decision.reason(), decision.stage)))
     }
 
     /// Takes back a rejection at the request stage: for `/robots.txt` alone (decisions.md section 5). Rules on its
@@ -178,6 +308,13 @@ impl<C> Judged<C> {
     }
 }
 
+/// The first value of each field. One walk over the few fields that a request has costs less than to look for several.
+pub fn first_values(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+    let mut last: Option<&HeaderName> = None;
+    // Values of one name come one after the other.
+    headers.iter().filter(move |(name, _)| last.replace(*name) != Some(*name))
+}
+
 /// A header map as the policy sees it: values joined, bytes that are no UTF-8 replaced.
 pub struct Headers<'a>(pub &'a HeaderMap);
 
@@ -186,5 +323,9 @@ impl HeaderView for Headers<'_> {
         let mut values = self.0.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
         let first = values.next()?;
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
+    }
+
+    fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
+        self.0.get_all(name).iter().for_each(|value| see(&String::from_utf8_lossy(value.as_bytes())));
     }
 }

@@ -16,6 +16,8 @@ use crate::vocab::reason::{Reason, StatusSource};
 use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
 
+use super::failing::{self, Failing};
+
 /// Why a request is refused, and what is known beyond the reason's row.
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -43,6 +45,8 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// The line of the host's robots.txt that decided.
     pub robots_line: Option<u32>,
+    /// How the exchange counts as an error, if it failed.
+    pub failing: Option<Failing>,
     /// The form of the answer.
     pub form: Form,
     /// The rule that is counted as the cause.
@@ -76,6 +80,7 @@ impl Refusal {
             received_status: None,
             retry_after: None,
             robots_line: None,
+            failing: failing::of_reason(reason),
             form: Form::Problem,
             cause: None,
             keep: Keep::Full,
@@ -89,11 +94,28 @@ impl Refusal {
         self
     }
 
+    /// Adds when to come back, rounded up to whole seconds.
+    #[must_use]
+    pub fn again(self, time: Option<Duration>) -> Self {
+        let whole = |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
+        Self { retry_after: time.map(whole), ..self }
+    }
+
     /// Adds what exactly failed between the proxy and the origin.
     #[must_use]
     pub fn with_fault(self, fault: &'static Fault) -> Self {
-        let status = if fault.error == "connection_timeout" { Some(504) } else { self.status };
-        Self { status, error: Some(fault.error), fault: Some(fault), ..self.with_detail(fault.words) }
+        let (status, failing) = if fault.error == "connection_timeout" {
+            (Some(504), Some(Failing::Temporary))
+        } else {
+            (self.status, self.failing)
+        };
+        Self {
+            status,
+            failing,
+            error: Some(fault.error),
+            fault: Some(fault),
+            ..self.with_detail(fault.words)
+        }
     }
 
     /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy
@@ -116,7 +138,7 @@ impl Refusal {
             detail: if undecided {
                 Some(Cow::Owned(undecided_text(refusing.rule)))
             } else {
-                refusing.about.map(|about| Cow::Owned(about.to_owned()))
+                told(trail, reason, refusing.about)
             },
             intent: profile_decides.then_some(refusing.intent),
             status: refusing.status.filter(|_| profile_decides || reason == Reason::SoftError),
@@ -146,6 +168,15 @@ impl Refusal {
             StatusSource::Fixed(status) => Wire::Status(status),
             StatusSource::Gateway => Wire::Status(502),
         }
+    }
+}
+
+/// The cause's text, behind the trap that caught the URL.
+fn told(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
+    match (trail.trap().filter(|_| reason == Reason::Trap), about) {
+        (None, about) => about.map(|about| Cow::Owned(about.to_owned())),
+        (Some(trap), None) => Some(Cow::Borrowed(trap.detail())),
+        (Some(trap), Some(about)) => Some(Cow::Owned(format!("{}; {about}", trap.detail()))),
     }
 }
 

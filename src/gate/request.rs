@@ -10,9 +10,11 @@ use super::permit::{Manner, Permit};
 use super::refusal::{Form, Refusal};
 use super::robots::RobotsFiles;
 use super::snapshot::{InForce, Snapshot};
+use super::stage::ledger::Past;
 pub use super::stage::pace::Waits;
-use super::stage::{destination, pace, robots, scope};
+use super::stage::{budget, destination, ledger, pace, robots, scope, stop};
 use crate::robots::standing::Known;
+pub use crate::store::ledger::Ledger;
 
 /// What becomes of a request before any byte of it is sent.
 #[derive(Debug)]
@@ -47,35 +49,57 @@ pub struct Way<'a, D, R, C> {
     pub in_force: &'a InForce<C>,
     /// Where requests wait for their turn.
     pub waits: Waits<'a>,
+    /// What is remembered of URLs, if anything is.
+    pub ledger: Option<&'a Ledger>,
+}
+
+impl<D, R, C> Way<'_, D, R, C> {
+    fn past(&self) -> Past<'_> {
+        Past { ledger: self.ledger, hold: self.waits.hold }
+    }
 }
 
 /// Takes a request through the stages before the origin.
 ///
 /// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
 /// its host. If the policy has changed while the request waited, for its turn, for a name or for robots.txt, it is judged
-/// again.
-pub async fn request<D: Destinations, R: RobotsFiles, C>(
+/// again; so it is if the host's robots.txt, or the URL itself, has been fetched anew while it waited for its turn.
+pub fn request<D: Destinations, R: RobotsFiles, C>(
     asked: Asked,
     snapshot: Arc<Snapshot<C>>,
     way: &Way<'_, D, R, C>,
-) -> Passage<D::Vetted, C> {
-    let (mut judged, mut arrival) = (scope::judge(asked, snapshot), None);
-    loop {
-        let outcome = match stages(&mut judged, way, &mut arrival).await {
-            Ok(Passed::Robots(known)) => Outcome::Robots(known),
-            Ok(Passed::All(vetted, slot)) => {
-                if let Some(newer) = way.in_force.newer(&judged.snapshot) {
-                    // Its slot goes back unused; its place in the queue it keeps.
-                    drop(slot);
-                    judged = scope::judge(judged.asked, newer);
-                    continue;
+) -> impl Future<Output = Passage<D::Vetted, C>> {
+    // No `async fn`: that would keep the facts beside the judgement that they become a part of.
+    let (mut judged, mut arrival) = (scope::judge(asked, snapshot, way.past()), None);
+    async move {
+        loop {
+            let outcome = match stages(&mut judged, way, &mut arrival).await {
+                Ok(Passed::Robots(known)) => Outcome::Robots(known),
+                Ok(Passed::All(vetted, mut slot, going)) => {
+                    let newer = way.in_force.newer(&judged.snapshot);
+                    let outdated = || going.is_outdated(&judged, way.robots) || ledger::is_outdated(&judged);
+                    if newer.is_some() || arrival.is_some() && outdated() {
+                        // Its slot goes back unused; its place in the queue it keeps.
+                        drop(slot);
+                        let snapshot = newer.unwrap_or(judged.snapshot);
+                        let (found_in, fetched_in) = (judged.found_in, judged.fetched_in);
+                        let asked = ledger::forgotten(judged.asked, judged.recalled);
+                        judged = Judged { found_in, fetched_in, ..scope::judge(asked, snapshot, way.past()) };
+                        continue;
+                    }
+                    match budget::spend(&judged, way.waits.hold, &mut slot) {
+                        Ok(()) => {
+                            let manner = Manner { verify: judged.verify(), timeouts: judged.timeouts() };
+                            Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, manner))
+                        }
+                        Err(refusal) => Outcome::Answer(refusal),
+                    }
                 }
-                let manner = Manner { verify: judged.verify(), timeouts: judged.timeouts() };
-                Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, manner))
-            }
-            Err(refusal) => Outcome::Answer(refusal),
-        };
-        return Passage { outcome, judged, held: arrival.map(|arrival| way.waits.hold.since(arrival)) };
+                Err(refusal) => Outcome::Answer(refusal),
+            };
+            let held = arrival.map(|arrival| way.waits.hold.since(arrival));
+            return Passage { outcome, judged, held };
+        }
     }
 }
 
@@ -93,20 +117,29 @@ async fn stages<D: Destinations, R: RobotsFiles, C>(
             scope::RobotsTxt::Exempt => judged.exempt(),
         }
     }
+    budget::is_left(judged, way.waits.hold)?;
+    ledger::premature(judged, way.waits.hold)?;
     let vetted = way.destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
-    judged.found_in = vetted.found_in();
+    judged.found_in = vetted.found_in().or(judged.found_in);
     destination::judge(judged, &mut vetted)?;
-    let crawl_delay = match robots::judge(judged, way.robots, way.waits.hold).await? {
-        robots::Ruled::Go(crawl_delay) => crawl_delay,
+    ledger::goes_to(judged, &vetted);
+    destination::answers(judged, way.destinations, &vetted)?;
+    stop::before_robots(judged, way.robots, &way.waits, arrival).await?;
+    let going = match robots::judge(judged, way.robots, way.waits.hold).await? {
+        robots::Ruled::Go(going) => going,
         robots::Ruled::Serve(known) => return Ok(Passed::Robots(known)),
     };
-    let slot = pace::hold(judged, &vetted, crawl_delay, &way.waits, arrival).await?;
-    Ok(Passed::All(vetted, slot))
+    let slot = pace::hold(judged, &vetted, going.spacing, &way.waits, arrival).await?;
+    if arrival.is_some() {
+        // Somebody may have found meanwhile that the host refuses connections.
+        destination::answers(judged, way.destinations, &vetted)?;
+    }
+    Ok(Passed::All(vetted, slot, going))
 }
 
 /// What the stages came to.
 enum Passed<V> {
-    All(V, Slot),
+    All(V, Slot, robots::Going),
     Robots(Arc<Known>),
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::metrics::labels;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::shadow::{Change, Note, Notes, ShadowOf};
 use crate::policy::Policy;
@@ -16,7 +17,7 @@ use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleIndex};
-use crate::policy::shadow::Shadows;
+use crate::policy::shadow::{Shadows, first_admitted};
 use crate::policy::trail::Trail;
 
 use super::judged::{Asked, Judged};
@@ -101,6 +102,17 @@ impl<C> Beside<C> {
     }
 }
 
+impl<C> Beside<C> {
+    /// Whether the other policy waits to hear what the document says; the rules in shadow are asked with those that are
+    /// live.
+    pub(in crate::gate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
+        let waits = |whole: &Whole<C>| {
+            !whole.decision.rejects() && whole.of.policy.awaits_document(&whole.trail, facts)
+        };
+        self.whole.as_ref().is_some_and(waits)
+    }
+}
+
 impl<C> Whole<C> {
     /// The request goes on with the first address that is not rejected, as in the live policy.
     fn addresses(&mut self, facts: &Facts<'_>, addresses: &[IpAddr]) {
@@ -108,18 +120,13 @@ impl<C> Whole<C> {
         if !policy.acts_at(PolicyStage::Destination) {
             return;
         }
-        let mut first = None;
-        for address in addresses {
+        let judged = addresses.iter().map(|address| {
             let facts = Facts { address: Fact::Known(Some(*address)), ..*facts };
             let mut trail = self.trail.clone();
             let decision = policy.stage(&mut trail, PolicyStage::Destination, &facts);
-            if !decision.rejects() {
-                first = Some((trail, decision));
-                break;
-            }
-            first.get_or_insert((trail, decision));
-        }
-        if let Some((trail, decision)) = first {
+            (trail, decision)
+        });
+        if let Some((trail, decision)) = first_admitted(judged, |(_, decision)| *decision) {
             (self.trail, self.decision) = (trail, decision);
         }
     }
@@ -174,6 +181,11 @@ impl Said<'_> {
         }
     }
 
+    /// What it comes to, for the counters.
+    fn counted_as(self, policy: &Policy) -> labels::Verdict {
+        if self.refuses(policy) { labels::Verdict::Reject } else { labels::Verdict::Allow }
+    }
+
     /// What it would change if it were live.
     fn change(self, policy: &Policy, live_refuses: bool) -> Change {
         match (self.refuses(policy), live_refuses) {
@@ -195,6 +207,7 @@ impl Beside<Arc<PolicyMetrics>> {
                 matched: shadow.matched(policy).map(|rule| rule.0).collect(),
                 rule: Some(rule.0),
                 decided: Some(rule.0).filter(|_| shadow.decision.cause == Cause::Rule(rule)),
+                verdict: said.counted_as(policy),
                 change: said.change(policy, live_refuses),
                 reason: shadow.decision.reason(),
                 stage: shadow.decision.stage,
@@ -219,6 +232,7 @@ impl Whole<Arc<PolicyMetrics>> {
             matched: self.trail.matched().iter().map(|rule| rule.0).collect(),
             rule: cause,
             decided: cause,
+            verdict: said.counted_as(&self.of.policy),
             change: said.change(&self.of.policy, live_refuses),
             reason: self.decision.reason(),
             stage: self.decision.stage,

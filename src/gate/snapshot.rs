@@ -6,9 +6,16 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::policy::Policy;
+use crate::policy::field::Field;
+use crate::policy::options::Value;
+use crate::policy::options::schema::MAX_DEPTH;
+use crate::policy::rule::Rule;
 
+use super::changes::MayChange;
 use super::effects::Effects;
+use super::schedules::Schedules;
 use super::shadow::ShadowPolicy;
+use super::written::Written;
 
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
@@ -19,15 +26,84 @@ pub struct Snapshot<C> {
     pub counters: C,
     /// The fields that its options can make.
     pub effects: Effects,
+    /// Whether its options ever change a document.
+    pub changes: MayChange,
+    /// The limits that its options set by the hour.
+    pub schedules: Schedules,
     /// Another policy, judged beside it and without any effect.
     pub shadow: Option<Arc<ShadowPolicy<C>>>,
+    /// How the policy is written.
+    pub written: Arc<Written>,
+    /// Whether the policy needs the ledger: one that does not spares each request a look.
+    pub remembers: bool,
+    /// Whether it asks how deep URLs are.
+    pub depth_rules: DepthRules,
+}
+
+/// Whether anything that a policy decides depends on depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepthRules {
+    /// A condition names it, or `max_depth` is set.
+    Some,
+    /// Nothing does.
+    None,
+}
+
+impl DepthRules {
+    fn of(policy: &Policy) -> Self {
+        let mut found = policy.values_of(MAX_DEPTH).any(|(_, value)| *value != Value::None);
+        for condition in policy.rules().iter().filter_map(Rule::condition) {
+            condition.each_field(&mut |field| found |= *field == Field::Depth);
+        }
+        if found { Self::Some } else { Self::None }
+    }
 }
 
 impl<C> Snapshot<C> {
     /// A policy as it takes force.
     pub fn new(policy: impl Into<Arc<Policy>>, counters: C) -> Self {
         let policy = policy.into();
-        Self { effects: Effects::of(&policy), policy, counters, shadow: None }
+        let (effects, schedules) = (Effects::of(&policy), Schedules::of(&policy));
+        let changes = MayChange::of(&policy);
+        let (remembers, depth_rules) = (policy.remembers(), DepthRules::of(&policy));
+        let (shadow, written) = (None, Arc::default());
+        Self { policy, counters, effects, changes, schedules, shadow, written, remembers, depth_rules }
+    }
+
+    /// The same, remembering although its policy does not need that.
+    #[must_use]
+    pub fn remembering(self) -> Self {
+        Self { remembers: true, ..self }
+    }
+
+    /// The same, of which is known how it is written.
+    #[must_use]
+    pub fn written(self, written: Arc<Written>) -> Self {
+        Self { written, ..self }
+    }
+
+    /// The uses of which a verdict, live or in shadow, may depend on what a site says.
+    pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
+        self.policy.uses().chain(self.shadow.iter().flat_map(|shadow| shadow.policy.uses()))
+    }
+
+    /// Whether a decision, live or in shadow, may depend on the year.
+    pub(in crate::gate) fn asks_year(&self) -> bool {
+        self.policies().any(Policy::asks_year)
+    }
+
+    /// Whether anything, live or in shadow, may want to know what a document says.
+    pub fn ever_reads_documents(&self) -> bool {
+        self.policies().any(|policy| policy.documents().rules || policy.documents().checks)
+    }
+
+    /// Whether anything, live or in shadow, names the text of documents.
+    pub fn ever_reads_text(&self) -> bool {
+        self.policies().any(|policy| policy.documents().body_prefix)
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &Policy> {
+        [&*self.policy].into_iter().chain(self.shadow.iter().map(|shadow| &*shadow.policy))
     }
 
     /// The same with another policy in its shadow.

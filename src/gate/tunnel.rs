@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Lapse;
 use crate::metrics::record::Keep;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
@@ -15,17 +16,18 @@ use crate::policy::options::politeness::Politeness;
 use crate::policy::options::timeouts::ToOrigin;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
-use crate::politeness::pace::Class;
+use crate::politeness::pace::{Kind, LONGEST};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::HostTarget;
 
-use super::destination::{Addresses, Destinations, Remaining};
-use super::hold::{Arrival, Hold, Slot};
+use super::destination::{Addresses, Destinations, Unreachable, keep_admitted};
+use super::hold::{Arrival, Hold, Slot, Terms};
 use super::permit::TunnelPermit;
 use super::refusal::{Refusal, recorded};
 use super::shadow::Beside;
 use super::snapshot::{InForce, Snapshot};
-use super::stage::pace::{self, Subject};
+use super::stage::pace::{self, Pacing, Subject};
+use super::stage::{class, stop};
 
 /// What a CONNECT shows.
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ pub struct TunnelJudged<C> {
     /// The policy that judged it last.
     pub snapshot: Arc<Snapshot<C>>,
     /// How long it took to find the host's addresses; `None` if they were known.
-    pub found_in: Option<Duration>,
+    pub found_in: Option<Lapse>,
     pub(in crate::gate) beside: Option<Box<Beside<C>>>,
     trail: Trail,
     decision: Decision,
@@ -101,7 +103,8 @@ pub async fn tunnel<D: Destinations, C>(
                 if arrival.is_some() && newer.policy.revision() != judged.snapshot.policy.revision() {
                     // Its turn goes back unused; its place in the queue it keeps.
                     drop(slot);
-                    judged = TunnelJudged::new(judged.asked, newer);
+                    let found_in = judged.found_in;
+                    judged = TunnelJudged { found_in, ..TunnelJudged::new(judged.asked, newer) };
                     continue;
                 }
                 Ok(TunnelPermit::new(judged.asked.host.clone(), vetted, slot))
@@ -123,17 +126,31 @@ async fn stages<D: Destinations, C>(
     }
     let vetted = way.destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
-    judged.found_in = vetted.found_in();
+    judged.found_in = vetted.found_in().or(judged.found_in);
     if by_address || judged.snapshot.shadows_see_addresses() {
         judged.judge_addresses(&mut vetted)?;
     }
+    if let Some(left) = way.destinations.refusing(&vetted) {
+        return Err(Box::new(Refusal { keep: judged.keep(), ..Unreachable::Refusing(left).into() }));
+    }
     let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
     let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
-    let subject = Subject { politeness, host, class: Class::Navigation, crawler, what: host };
-    let patience = judged.timeouts().connect_total.unwrap_or(way.patience);
-    let slot = pace::open(subject, &vetted, way.hold, arrival, patience).await;
-    let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
-    Ok((vetted, slot))
+    let snapshot = &judged.snapshot;
+    let limits = snapshot.schedules.now(&snapshot.policy, &judged.trail, || way.hold.wall());
+    let (pacing, overflow) = (Pacing::of_tunnel(&politeness, limits), politeness.overflow());
+    let subject = Subject { pacing, overflow, host, kind: Kind::Navigation, crawler, what: host };
+    let patience = judged.timeouts().connect_total.unwrap_or(way.patience).min(LONGEST);
+    let terms = Terms { patience, rank: class::rank_of_tunnel(&politeness) };
+    let stoppable = || stop::Subject::tunnel(judged);
+    loop {
+        stop::outlast(stoppable, way.hold, arrival, || patience).await?;
+        let slot = pace::open(&subject, &vetted, way.hold, arrival, terms).await;
+        let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+        // Its turn goes back unused if it was stopped while it waited for that.
+        if stop::standing(stoppable, way.hold).is_none() {
+            return Ok((vetted, slot));
+        }
+    }
 }
 
 impl<C> TunnelJudged<C> {
@@ -194,21 +211,25 @@ impl<C> TunnelJudged<C> {
 
     /// Drops the addresses that the policy refuses; refuses the tunnel if none is left.
     fn judge_addresses(&mut self, vetted: &mut impl Addresses) -> Result<(), Box<Refusal>> {
-        let (mut kept, mut dropped): (Option<Judgement>, Option<Judgement>) = (None, None);
-        let remaining = vetted.retain(&mut |address| {
-            let policy = &self.snapshot.policy;
+        let policy = &self.snapshot.policy;
+        let judge = |address| {
             let (trail, decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
-            let refused = Refusal::by_policy(policy, &trail, &decision).is_some();
-            if refused { &mut dropped } else { &mut kept }.get_or_insert((trail, decision, address));
-            !refused
+            (trail, decision, address)
+        };
+        let standing = keep_admitted(vetted, judge, |(trail, decision, _)| {
+            Refusal::by_policy(policy, trail, decision).is_none()
         });
-        let standing = if remaining == Remaining::Some { kept } else { dropped };
         if let Some((trail, decision, address)) = standing {
             (self.trail, self.decision) = (trail, decision);
             let facts = facts(&self.asked, Fact::Known(Some(address)));
             self.beside = Beside::of_tunnel(&facts, &self.snapshot);
         }
         self.refused()
+    }
+
+    /// The refusal of an open tunnel that has been stopped since.
+    pub fn stopped(&self, hold: &Hold) -> Option<Box<Refusal>> {
+        stop::standing(|| stop::Subject::tunnel(self), hold).map(Box::new)
     }
 
     fn refused(&self) -> Result<(), Box<Refusal>> {
@@ -218,8 +239,6 @@ impl<C> TunnelJudged<C> {
         }
     }
 }
-
-type Judgement = (Trail, Decision, IpAddr);
 
 /// What a policy says of a tunnel whose address is not known yet.
 pub(super) fn judge(policy: &Policy, asked: &TunnelAsked) -> (Trail, Decision) {

@@ -2,6 +2,8 @@
 //!
 //! This runs in a drop, perhaps while a panic unwinds: nothing in it can panic.
 
+mod spans;
+
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -13,17 +15,19 @@ use crate::vocab::media_type::essence;
 use crate::vocab::reason::{Reason, Retry, StatusSource};
 use crate::vocab::stage::Stage;
 
-use super::Families;
 use super::content::ContentFamily;
 use super::labels::{
     CLIENT_LEFT, RuleMode, Source, Verdict, class_slot, error_slot, method_slot, reason_label,
 };
-use super::log::line::{Line, ShadowLine};
+use super::log::Readers;
+use super::log::line::{self, Fate, Line, ShadowLine};
 use super::policy::PolicyMetrics;
 use super::record::{Answer, Flight, Keep, Outcome, Record, Subject};
 use super::repeat::Seen;
 use super::series::bump;
 use super::shadow::{Change, Example, Note, ShadowOf};
+use super::trace::Told;
+use super::{CrawlerIndex, Families};
 
 impl Drop for Record {
     fn drop(&mut self) {
@@ -36,9 +40,11 @@ impl Drop for Record {
         let ended = self.ended.unwrap_or_else(|| self.books.clock.now());
         let ending = Ending::of(self);
         self.count(&ending, ended);
-        if self.books.log.takes(self.number, ending.verdict) {
-            self.log(&ending);
+        let readers = self.books.log.readers(self.number, ending.verdict, self.told());
+        if readers != Readers::Nobody {
+            self.log(&ending, ended, readers);
         }
+        self.export(&ending, ended);
     }
 }
 
@@ -96,8 +102,11 @@ impl Record {
     }
 
     fn count(&mut self, ending: &Ending, ended: Instant) {
-        self.count_rules();
-        self.count_shadows(ending);
+        self.count_shadows(ending, ended);
+        if self.books.metrics.counted().is_none() {
+            return;
+        }
+        self.count_rules(ended);
         let families = self.books.metrics.families();
         if self.flight == Flight::Counted {
             families.inflight.dec();
@@ -127,15 +136,14 @@ impl Record {
     }
 
     /// A rule counts once a request, whatever the number of stages it was noted at.
-    fn count_rules(&mut self) {
+    fn count_rules(&mut self, ended: Instant) {
         let Some(policy) = &self.policy else { return };
         self.matched.sort_unstable();
         self.matched.dedup();
-        self.matched.iter().for_each(|rule| policy.matched(*rule));
+        self.matched.iter().for_each(|rule| policy.matched(*rule, ended));
         match self.outcome {
-            Outcome::Allowed { rule: Some(rule) } | Outcome::Rejected { rule: Some(rule), .. } => {
-                policy.decided(rule);
-            }
+            Outcome::Allowed { rule: Some(rule) } => policy.decided(rule, Verdict::Allow),
+            Outcome::Rejected { rule: Some(rule), .. } => policy.decided(rule, Verdict::Reject),
             Outcome::Pending | Outcome::Allowed { rule: None } | Outcome::Rejected { rule: None, .. } => {}
         }
     }
@@ -147,15 +155,15 @@ impl Record {
         notes.filter(move |note| Some(note.change) == changed)
     }
 
-    fn count_shadows(&self, ending: &Ending) {
+    fn count_shadows(&self, ending: &Ending, ended: Instant) {
         let Some(shadows) = &self.shadows else { return };
         for policy in [self.policy.as_ref(), shadows.whole.as_ref()].into_iter().flatten() {
             policy.book().count();
         }
         for note in &shadows.notes {
             let Some(policy) = shadows.metrics(note.of, self.policy.as_ref()) else { continue };
-            note.matched.iter().for_each(|rule| policy.matched(*rule));
-            note.decided.iter().for_each(|rule| policy.decided(*rule));
+            note.matched.iter().for_each(|rule| policy.matched(*rule, ended));
+            note.decided.iter().for_each(|rule| policy.decided(*rule, note.verdict));
         }
         for note in self.differences() {
             let policy = shadows.metrics(note.of, self.policy.as_ref());
@@ -226,7 +234,12 @@ fn add(counter: &IntCounter, bytes: u64) {
 }
 
 impl Record {
-    fn log(&self, ending: &Ending) {
+    /// Whether its client knows its trace, by which the line will be looked for.
+    fn told(&self) -> Told {
+        self.trace.as_ref().map_or(Told::No, |trace| trace.told())
+    }
+
+    fn log(&self, ending: &Ending, ended: Instant, readers: Readers) {
         let (url, host) = self.shown(ending);
         let id = self.id().text();
         let policy = self.policy.as_deref();
@@ -260,9 +273,43 @@ impl Record {
             address: self.address,
             error: self.error_shown(),
             shadows: &shadows,
+            trace: self.trace.as_ref().map(|trace| trace.id),
             source: self.source.as_ref().and_then(|source| source.to_str().ok()),
+            fate: self.fate(),
+            subject: self.subject_shown(),
+            named: self.crawler != CrawlerIndex::ANONYMOUS,
+            client: self.client,
+            lasted: ended.saturating_duration_since(self.began),
         };
-        self.books.log.write(&line);
+        self.books.log.write(&line, readers);
+    }
+
+    fn fate(&self) -> Fate {
+        let Outcome::Rejected { reason, .. } = self.outcome else { return Fate::Passed };
+        let unread = matches!(self.subject, Subject::Unknown)
+            && matches!(
+                reason,
+                Reason::BadRequest
+                    | Reason::HeadersTooLarge
+                    | Reason::RequestTooLarge
+                    | Reason::RequestTimeout
+                    | Reason::Overloaded
+            );
+        match reason.row().status {
+            _ if unread => Fate::Unread,
+            _ if reason == Reason::UpstreamTimeout => Fate::TimedOut,
+            StatusSource::Gateway => Fate::Failed,
+            _ if reason == Reason::InternalError => Fate::Failed,
+            StatusSource::Profile(_) | StatusSource::Fixed(_) => Fate::Refused,
+        }
+    }
+
+    fn subject_shown(&self) -> line::Subject {
+        match &self.subject {
+            Subject::Unknown => line::Subject::Unknown,
+            Subject::Url(url) => line::Subject::Url { scheme: url.scheme().as_str() },
+            Subject::Host(host) => line::Subject::Tunnel { port: host.port() },
+        }
     }
 
     fn shadow_line(&self, note: &Note) -> ShadowLine<'_> {

@@ -2,10 +2,56 @@
 //!
 //! No text of a client or an origin becomes a label. What is outside a set is `other`.
 
-use http::Method;
+mod decision;
+mod request;
 
 use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+
+pub use decision::CLIENT_LEFT;
+pub(super) use decision::{DECISION_SLOTS, decision_of, decision_slot, decisions_that_occur, reason_label};
+pub(super) use request::{
+    REQUEST_SLOTS, code_slot, method_slot, request_labels, request_slot, requests_that_occur,
+};
+
+/// Whether anything is counted: the setting `telemetry.metrics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Every request.
+    Everything,
+    /// Nothing of requests, connections and hosts.
+    Nothing,
+}
+
+/// What was told of a URL; the label `kind`.
+pub const LEDGER_EVENTS: [&str; 3] = ["removal", "permanent_error", "moved"];
+
+/// What came of a body that was looked at; the label `outcome` of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DocumentRead {
+    /// What it says was read.
+    Read,
+    /// It was changed.
+    Changed,
+    /// Nothing could be read of it.
+    Unreadable,
+    /// Its content was to be judged, and it is larger than may be held back.
+    TooLarge,
+}
+
+impl DocumentRead {
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Changed, Self::Unreadable, Self::TooLarge];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Changed => "changed",
+            Self::Unreadable => "unreadable",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
 
 /// What was decided of a request; the label `verdict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +96,78 @@ impl Source {
         match self {
             Self::Origin => "origin",
             Self::Proxy => "proxy",
+        }
+    }
+}
+
+/// Why spans are lost; the label `why` of `trace_spans_dropped_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpansLost {
+    /// More were made than could be sent.
+    QueueFull,
+    /// The collector cannot be reached, or answers with an error.
+    Failed,
+    /// The collector took others of the same export, but not these.
+    Rejected,
+    /// The proxy had to end before they were sent.
+    Shutdown,
+}
+
+impl SpansLost {
+    /// Every cause, in the order of the declaration.
+    pub const ALL: [Self; 4] = [Self::QueueFull, Self::Failed, Self::Rejected, Self::Shutdown];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// Where the ledger's events go; the label `feed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FeedOut {
+    /// `ledger.events.file`.
+    File,
+    /// `ledger.events.webhook`.
+    Webhook,
+}
+
+impl FeedOut {
+    /// Every one, in the order of the declaration.
+    pub const ALL: [Self; 2] = [Self::File, Self::Webhook];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// How an event left; the label `result` of `ledger_feed_events_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FeedEnd {
+    /// It was taken.
+    Delivered,
+    /// It was not, and was put aside.
+    DeadLetter,
+}
+
+impl FeedEnd {
+    /// Every one, in the order of the declaration.
+    pub const ALL: [Self; 2] = [Self::Delivered, Self::DeadLetter];
+
+    /// The word of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::DeadLetter => "dead_letter",
         }
     }
 }
@@ -189,79 +307,29 @@ impl RuleMode {
     }
 }
 
-/// What stands for the reason of a client that left before anything was decided.
-pub const CLIENT_LEFT: &str = "client_left";
-/// Reasons and [`CLIENT_LEFT`].
-pub(super) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
-
-/// The `reason` label; `None` is a client that left undecided.
-pub(super) fn reason_label(reason: Option<Reason>) -> &'static str {
-    reason.map_or(CLIENT_LEFT, Reason::as_str)
+/// What a rule can decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleKind {
+    /// It refuses.
+    Filter,
+    /// It refuses or lets through, by the options that it sets.
+    Group,
 }
 
-/// The place of a decision in a crawler's table of decision counters.
-pub(super) fn decision_slot(stage: Stage, verdict: Verdict, reason: Option<Reason>) -> usize {
-    let reason = reason.map_or(Reason::ALL.len(), Reason::index);
-    (stage as usize * Verdict::ALL.len() + verdict as usize) * REASON_SLOTS + reason
-}
-
-/// The number of places in that table.
-pub(super) const DECISION_SLOTS: usize = Stage::ALL.len() * Verdict::ALL.len() * REASON_SLOTS;
-
-/// The decisions that can occur, and so are shown as 0 until they do.
-pub(super) fn decisions_that_occur() -> impl Iterator<Item = (Stage, Verdict, Option<Reason>)> {
-    let rejects = Reason::ALL
-        .into_iter()
-        .flat_map(|reason| stages_of(reason).iter().map(move |s| (*s, Verdict::Reject, Some(reason))));
-    let causes = [Some(Reason::Rule), Some(Reason::Default)];
-    let allows = [Stage::Destination, Stage::Upstream, Stage::Response]
-        .into_iter()
-        .flat_map(move |stage| causes.map(move |cause| (stage, Verdict::Allow, cause)));
-    let shadows = [Stage::Request, Stage::Destination, Stage::Response]
-        .map(|stage| (stage, Verdict::ShadowReject, Some(Reason::Rule)));
-    let left = [Stage::Destination, Stage::Upstream].map(|stage| (stage, Verdict::Allow, None));
-    rejects.chain(allows).chain(shadows).chain(left)
-}
-
-/// The stages at which a reason can end a request; others are counted too, but not shown before they occur.
-fn stages_of(reason: Reason) -> &'static [Stage] {
-    match reason {
-        Reason::Rule | Reason::Default => &[Stage::Request, Stage::Destination, Stage::Response],
-        Reason::TooDeep => &[Stage::Request],
-        Reason::AmbiguousUrl => &[Stage::Target, Stage::Request],
-        Reason::BodyTooLarge => &[Stage::Response],
-        Reason::SoftError => &[Stage::Document],
-        Reason::Noncanonical | Reason::Noindex => &[Stage::Response, Stage::Document],
-        Reason::RobotsTxt | Reason::RobotsUnreachable => &[Stage::Robots],
-        Reason::IpProhibited => &[Stage::Destination],
-        Reason::UpstreamDns => &[Stage::Destination],
-        Reason::Undecided => &[Stage::Connect],
-        Reason::PortDenied => &[Stage::Destination, Stage::Connect],
-        Reason::HostMismatch | Reason::BadRequest | Reason::RequestTimeout => {
-            &[Stage::Target, Stage::Connect]
-        }
-        Reason::MethodDenied
-        | Reason::UpgradeDenied
-        | Reason::SchemeDenied
-        | Reason::HeadersTooLarge
-        | Reason::Loop => &[Stage::Target],
-        Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
-        Reason::UpstreamConnect | Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
-        // A host's robots.txt is asked for first.
-        Reason::UpstreamTls => &[Stage::Robots, Stage::Upstream],
-        Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
-        Reason::Unauthorized => &[Stage::Identify],
-        Reason::Overloaded => &[Stage::Identify, Stage::Connect],
-        Reason::RateLimited | Reason::QueueFull | Reason::HostBackoff | Reason::ShuttingDown => {
-            &[Stage::Pace]
+impl RuleKind {
+    /// The verdicts for which it has a counter from the start.
+    pub(super) fn verdicts(self) -> &'static [Verdict] {
+        match self {
+            Self::Filter => &[Verdict::Reject],
+            Self::Group => &[Verdict::Allow, Verdict::Reject],
         }
     }
 }
-
-/// How fetches of robots.txt end: the names of `robots::standing::TABLE`, in its order.
-pub const ROBOTS_RESULTS: [&str; 16] = [
+/// How fetches of robots.txt end: the names of `robots::ending::TABLE`, in its order.
+pub const ROBOTS_RESULTS: [&str; 17] = [
     "file",
     "page",
+    "unchanged",
     "absent",
     "limited",
     "server_error",
@@ -281,62 +349,8 @@ pub const ROBOTS_RESULTS: [&str; 16] = [
 /// The reasons for which the head reader refuses before there is a request.
 pub(super) const HEAD_REASONS: [Reason; 4] =
     [Reason::BadRequest, Reason::RequestTooLarge, Reason::HeadersTooLarge, Reason::RequestTimeout];
-
-/// The methods that are counted by name (RFC 9110 section 9.3, RFC 5789).
-pub(super) const METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", OTHER];
 /// What is outside a closed set.
 pub(super) const OTHER: &str = "other";
-
-/// The place of a method in [`METHODS`].
-pub(super) fn method_slot(method: &Method) -> usize {
-    METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1)
-}
-
-/// The registered final statuses (IANA, "HTTP Status Code Registry"), in order.
-const CODES: [&str; 60] = [
-    "200", "201", "202", "203", "204", "205", "206", "207", "208", "226", "300", "301", "302", "303", "304",
-    "305", "307", "308", "400", "401", "402", "403", "404", "405", "406", "407", "408", "409", "410", "411",
-    "412", "413", "414", "415", "416", "417", "418", "421", "422", "423", "424", "425", "426", "428", "429",
-    "431", "451", "500", "501", "502", "503", "504", "505", "506", "507", "508", "510", "511", OTHER, "none",
-];
-const CODE_OTHER: usize = CODES.len() - 2;
-const CODE_NONE: usize = CODES.len() - 1;
-
-/// The same as numbers, for the look-up.
-const NUMBERS: [u16; 58] = [
-    200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400, 401, 402,
-    403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424, 425,
-    426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
-];
-
-/// The place of a sent status in the codes that are counted by number.
-pub(super) fn code_slot(status: Option<u16>) -> usize {
-    status.map_or(CODE_NONE, |status| NUMBERS.binary_search(&status).unwrap_or(CODE_OTHER))
-}
-
-/// The place of a request in a crawler's table of request counters.
-pub(super) fn request_slot(method: usize, code: usize, source: Source) -> usize {
-    (method * CODES.len() + code) * Source::ALL.len() + source as usize
-}
-
-/// The number of places in that table.
-pub(super) const REQUEST_SLOTS: usize = METHODS.len() * CODES.len() * Source::ALL.len();
-
-/// The labels `method` and `code` of a place.
-pub(super) fn request_labels(method: usize, code: usize) -> (&'static str, &'static str) {
-    (METHODS.get(method).copied().unwrap_or(OTHER), CODES.get(code).copied().unwrap_or(OTHER))
-}
-
-/// The requests that are shown as 0 until they occur: a GET with each status that the proxy answers by itself, and
-/// with the everyday ones of origins. Origins may send any other; those appear when they do.
-pub(super) fn requests_that_occur() -> impl Iterator<Item = (u16, Source)> {
-    const OWN: [u16; 19] =
-        [200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503, 504];
-    const EVERYDAY: [u16; 8] = [200, 301, 302, 304, 403, 404, 500, 503];
-    let own = OWN.map(|code| (code, Source::Proxy));
-    own.into_iter().chain(EVERYDAY.map(|code| (code, Source::Origin)))
-}
 
 /// The first digit of an origin's status; the label `code_class`.
 pub(super) const CODE_CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", OTHER];
@@ -388,46 +402,9 @@ pub(super) fn error_slot(error: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
-    fn every_place_of_a_table_is_taken_once() {
-        let mut places = BTreeSet::new();
-        for stage in Stage::ALL {
-            for verdict in Verdict::ALL {
-                for reason in Reason::ALL.into_iter().map(Some).chain([None]) {
-                    assert!(places.insert(decision_slot(stage, verdict, reason)));
-                }
-            }
-        }
-        assert_eq!((places.len(), places.last()), (DECISION_SLOTS, Some(&(DECISION_SLOTS - 1))));
-
-        let mut places = BTreeSet::new();
-        for method in 0..METHODS.len() {
-            for code in 0..CODES.len() {
-                for source in Source::ALL {
-                    assert!(places.insert(request_slot(method, code, source)));
-                }
-            }
-        }
-        assert_eq!((places.len(), places.last()), (REQUEST_SLOTS, Some(&(REQUEST_SLOTS - 1))));
-    }
-
-    #[test]
-    fn codes_and_their_numbers_are_one_list() {
-        for (place, number) in NUMBERS.into_iter().enumerate() {
-            assert_eq!(CODES[place], number.to_string());
-            assert_eq!(code_slot(Some(number)), place);
-        }
-        for (status, label) in [(None, "none"), (Some(760), OTHER), (Some(299), OTHER), (Some(0), OTHER)] {
-            assert_eq!(CODES[code_slot(status)], label, "{status:?}");
-        }
-    }
-
-    #[test]
-    fn unknown_methods_and_statuses_are_other() {
-        assert_eq!(METHODS[method_slot(&Method::HEAD)], "HEAD");
-        assert_eq!(METHODS[method_slot(&Method::from_bytes(b"BREW").unwrap())], OTHER);
+    fn what_is_outside_a_set_is_other() {
         for (status, class) in
             [(100, "1xx"), (204, "2xx"), (599, "5xx"), (600, OTHER), (0, OTHER), (760, OTHER)]
         {
@@ -435,12 +412,5 @@ mod tests {
         }
         assert_eq!(UPSTREAM_ERRORS[error_slot("dns_error")], "dns_error");
         assert_eq!(UPSTREAM_ERRORS[error_slot("evil\nname")], OTHER);
-    }
-
-    #[test]
-    fn every_reason_can_occur_somewhere() {
-        for reason in Reason::ALL {
-            assert!(decisions_that_occur().any(|(_, _, r)| r == Some(reason)), "{reason:?}");
-        }
     }
 }

@@ -1,15 +1,19 @@
-//! The decision log: one canonical JSON line a request, through per-worker buffers to one writer thread.
+//! The decision log: one canonical line a request, through per-worker buffers to one writer thread.
 //!
 //! A worker appends to a buffer of its own and never waits for the disk. What happens when the writer cannot keep up
-//! is [`OnFull`]. The `squid` format and rotation are not in this version; files are opened for appending, so
-//! logrotate's `copytruncate` works.
+//! is [`OnFull`]. Files are appended to and rotated by size ([`Rotate`]); others may move, remove or cut them. The latest
+//! lines are also kept in memory ([`tap::Tap`]), for the API.
 
+pub(crate) mod entry;
+mod file;
+pub mod filter;
 pub(in crate::metrics) mod line;
 mod queue;
+mod squid;
+pub mod tap;
 mod writer;
 
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,12 +23,17 @@ use crate::clock::Clock;
 
 use super::Metrics;
 use super::labels::Verdict;
+use super::trace::Told;
+use file::{LogFile, Overdue};
 use line::Line;
-use queue::Queue;
+pub(crate) use line::REDACTED;
+use queue::{Pushed, Queue};
+use tap::{Bounds, Tap};
+use writer::Shows;
 
 /// Where the lines go.
 pub enum Destination {
-    /// Nowhere; no line is built.
+    /// Nowhere; lines are built only for who watches: those of refusals, and the others while somebody follows.
     None,
     /// Standard error.
     Stderr,
@@ -57,6 +66,29 @@ pub enum OnFull {
     Wait,
 }
 
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineFormat {
+    /// A JSON object.
+    Json,
+    /// As in Squid's `access.log`.
+    Squid,
+}
+
+/// When a file is rotated, and what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotate {
+    /// Bytes that a file may have; a longer line has a file of its own.
+    pub size: u64,
+    /// How many older files are kept, as `PATH.1` (the latest) and so on; with 0 the file is cut to nothing instead.
+    pub keep: u32,
+}
+
+impl Rotate {
+    /// The default of the configuration: 256 MiB, and 8 older files.
+    pub const USUAL: Self = Self { size: 256 << 20, keep: 8 };
+}
+
 /// Whether the query of a URL is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryText {
@@ -84,7 +116,7 @@ impl Share {
     ///
     /// Multiples of the golden ratio fall evenly over the range, so any run of requests is sampled alike and the
     /// same numbers are always taken.
-    fn takes(self, number: u64) -> bool {
+    pub(in crate::metrics) fn takes(self, number: u64) -> bool {
         self == Self::ALL || number.wrapping_mul(0x9e37_79b9_7f4a_7c15) < self.0
     }
 }
@@ -94,6 +126,10 @@ impl Share {
 pub struct LogSettings {
     /// Where lines go.
     pub to: Destination,
+    /// How they are written.
+    pub format: LineFormat,
+    /// When a file is rotated; `None` is never. Of no effect for what is no plain file.
+    pub rotate: Option<Rotate>,
     /// The share of allowed requests that is logged; rejections and shadow rejections always are.
     pub allows: Share,
     /// What happens when the log cannot keep up.
@@ -114,6 +150,8 @@ impl Default for LogSettings {
     fn default() -> Self {
         Self {
             to: Destination::Stderr,
+            format: LineFormat::Json,
+            rotate: Some(Rotate::USUAL),
             allows: Share::ALL,
             on_full: OnFull::Drop,
             query: QueryText::Shown,
@@ -135,37 +173,69 @@ pub enum Closed {
 #[derive(Clone, Debug)]
 pub struct Log {
     open: Option<Arc<Open>>,
+    format: LineFormat,
     query: QueryText,
 }
 
 #[derive(Debug)]
 struct Open {
     queue: Arc<Queue>,
-    allows: Share,
+    tap: Arc<Tap>,
+    overdue: Overdue,
+    /// The share of allowed requests whose lines are written; none if no line is.
+    written: Option<Share>,
+}
+
+/// Whom a line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::metrics) enum Readers {
+    Nobody,
+    /// The destination; the tap is shown what is written there, if it is in its form.
+    Destination,
+    Tap,
+    Both,
 }
 
 impl Log {
     /// A log that takes nothing.
     pub fn off() -> Self {
-        Self { open: None, query: QueryText::Shown }
+        Self { open: None, format: LineFormat::Json, query: QueryText::Shown }
     }
 
-    /// Opens the destination and starts the writer thread; neither for [`Destination::None`].
+    /// Opens the destination and starts the writer thread.
     ///
     /// # Errors
     /// If the file cannot be opened, or the thread not started.
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
-        let LogSettings { to, allows, on_full, query, queue } = settings;
+        let LogSettings { to, format, rotate, allows, on_full, query, queue } = settings;
+        let (mut overdue, mut written) = (Overdue::default(), Some(allows));
         let sink: Box<dyn Write + Send> = match to {
-            Destination::None => return Ok(Self { open: None, query }),
+            Destination::None => {
+                written = None;
+                Box::new(io::sink())
+            }
             Destination::Stderr => Box::new(io::stderr()),
             Destination::Stdout => Box::new(io::stdout()),
-            Destination::Path(path) => Box::new(append_to(&path)?),
+            Destination::Path(path) => {
+                let file = LogFile::open(path, rotate, clock.clone())?;
+                overdue = file.overdue();
+                Box::new(file)
+            }
             Destination::Writer(writer) => writer,
         };
         let queue = Arc::new(Queue::new(queue, on_full, metrics.log_dropped(), clock.clone()));
-        writer::start(&queue, sink)?;
-        Ok(Self { open: Some(Arc::new(Open { queue, allows })), query })
+        let tap = Tap::new(Bounds::USUAL);
+        let shows = match format {
+            LineFormat::Json => Shows::Written,
+            LineFormat::Squid => Shows::Own,
+        };
+        writer::start(&queue, sink, &tap, shows)?;
+        Ok(Self { open: Some(Arc::new(Open { queue, tap, overdue, written })), format, query })
+    }
+
+    /// The latest lines; none of a log that is off.
+    pub fn tap(&self) -> Option<Arc<Tap>> {
+        self.open.as_ref().map(|open| Arc::clone(&open.tap))
     }
 
     /// Whether any line could be written.
@@ -181,9 +251,12 @@ impl Log {
         }
     }
 
-    /// What readiness should warn of: lines that cannot be written now, or were lost within the last minute.
+    /// What readiness should warn of: lines that cannot be written now, or were lost within the last minute; or a
+    /// file that grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
-        self.open.as_ref().and_then(|open| open.queue.warning())
+        let open = self.open.as_ref()?;
+        let grows = || open.overdue.reason().map(|reason| format!("grows: {reason}"));
+        open.queue.warning().or_else(grows)
     }
 
     /// Waits until everything that was logged before has been written or dropped. Blocks the thread.
@@ -194,29 +267,66 @@ impl Log {
     /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread, for a
     /// process that ends.
     pub fn close(&self, within: Duration) -> Closed {
-        self.open.as_ref().map_or(Closed::Done, |open| open.queue.close(within))
+        let Some(open) = &self.open else { return Closed::Done };
+        let closed = open.queue.close(within);
+        if closed == Closed::TimedOut {
+            let bytes = open.queue.waiting();
+            tracing::error!("decision log: it takes nothing any more; {bytes} bytes of lines are lost");
+            open.tap.end();
+        }
+        closed
     }
 
-    /// Whether the line of the request with this number is to be written.
-    pub(in crate::metrics) fn takes(&self, number: u64, verdict: Verdict) -> bool {
-        match (&self.open, verdict) {
-            (None, _) => false,
-            (Some(_), Verdict::Reject | Verdict::ShadowReject) => true,
-            (Some(open), Verdict::Allow) => open.allows.takes(number),
+    /// Whom the line of the request with this number is for.
+    ///
+    /// Refusals are always written, and so is what a client was told to look for.
+    pub(in crate::metrics) fn readers(&self, number: u64, verdict: Verdict, told: Told) -> Readers {
+        let Some(open) = &self.open else { return Readers::Nobody };
+        let always = match (verdict, told) {
+            (Verdict::Reject | Verdict::ShadowReject, _) | (_, Told::Yes) => true,
+            (Verdict::Allow, Told::No) => false,
+        };
+        let written = open.written.is_some_and(|share| always || share.takes(number));
+        match (written, self.format) {
+            (true, LineFormat::Json) => Readers::Destination,
+            (true, LineFormat::Squid) if always || open.tap.is_followed() => Readers::Both,
+            (true, LineFormat::Squid) => Readers::Destination,
+            (false, _) if always || open.tap.is_followed() => Readers::Tap,
+            (false, _) => Readers::Nobody,
         }
     }
 
     /// Hands a line to the writer.
-    pub(in crate::metrics) fn write(&self, line: &Line<'_>) {
-        if let Some(open) = &self.open {
-            open.queue.push(|buffer| line.render(self.query, buffer));
+    pub(in crate::metrics) fn write(&self, line: &Line<'_>, readers: Readers) {
+        let Some(open) = &self.open else { return };
+        let aside = || open.queue.push_aside(|buffer| line.render(self.query, buffer));
+        match readers {
+            Readers::Nobody => {}
+            Readers::Tap => aside(),
+            Readers::Destination => self.write_out(open, line),
+            Readers::Both => {
+                self.write_out(open, line);
+                aside();
+            }
+        }
+    }
+
+    fn write_out(&self, open: &Open, line: &Line<'_>) {
+        match self.format {
+            LineFormat::Json => {
+                // What the destination has no room for is shown all the same.
+                if open.queue.push(|buffer| line.render(self.query, buffer)) == Pushed::Lost {
+                    open.queue.push_aside(|buffer| line.render(self.query, buffer));
+                }
+            }
+            LineFormat::Squid => drop(open.queue.push(|buffer| squid::render(line, self.query, buffer))),
         }
     }
 
     /// A URL with as much of its query as the log shows; whether or not any line is written.
     pub(in crate::metrics) fn redacted(&self, url: &str) -> Box<str> {
         match (self.query, url.split_once('?')) {
-            (QueryText::Redacted, Some((before, _))) => [before, line::REDACTED].concat().into(),
+            (QueryText::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),
             (QueryText::Redacted | QueryText::Shown, _) => url.into(),
         }
     }
@@ -226,14 +336,6 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.queue.ask_to_end();
     }
-}
-
-fn append_to(path: &PathBuf) -> io::Result<std::fs::File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
-    options.open(path)
 }
 
 #[cfg(test)]

@@ -75,8 +75,8 @@ pub const RULE_MATCHED: Family = counter(
 /// Rules that decided.
 pub const RULE_DECIDED: Family = counter(
     "crawlgate_rule_decided_total",
-    &["rule", "mode"],
-    "Requests whose verdict, allow or reject, had this rule as its cause; in mode shadow, would have had.",
+    &["rule", "mode", "verdict"],
+    "Requests whose verdict had this rule as its cause; in mode shadow, would have had.",
 );
 /// Requests by what was answered.
 pub const REQUESTS: Family = counter(
@@ -138,6 +138,14 @@ pub const BYTES: Family = counter(
 );
 /// Open client connections.
 pub const CONNECTIONS: Family = gauge("crawlgate_connections", &[], "Open client connections.");
+/// Documents.
+pub const DOCUMENTS: Family = counter(
+    "crawlgate_documents_total",
+    &["outcome"],
+    "Bodies looked at before they were sent on: read; changed (a document may be both); unreadable: in a content coding \
+     that cannot be undone, broken, or a part only, and judged as one that says nothing; too_large: passed on without \
+     a look at its whole content, which unmodified or duplicate would have judged.",
+);
 /// Open tunnels.
 pub const TUNNELS: Family = gauge(
     "crawlgate_tunnels",
@@ -189,14 +197,20 @@ pub const HOLD: Family = seconds(
     "Time for which a request was held until its host's turn came, if it had to wait.",
 );
 /// Requests that wait.
-pub const HELD_REQUESTS: Family =
-    gauge("crawlgate_held_requests", &[], "Requests that wait for their host's turn.");
+pub const HELD_REQUESTS: Family = gauge(
+    "crawlgate_held_requests",
+    &[],
+    "Requests that wait for their host's turn, or for the end of a stop.",
+);
 /// Clients that did not wait.
 pub const HELD_DISCONNECTS: Family = counter(
     "crawlgate_held_disconnects_total",
     &["crawler"],
     "Clients that left while their request was held.",
 );
+/// Stops in force.
+pub const STOPS: Family =
+    gauge("crawlgate_stops", &[], "Stops in force: hosts, crawlers and rules that an operator has stopped.");
 /// Hosts that are remembered.
 pub const HOSTS_TRACKED: Family = gauge(
     "crawlgate_hosts_tracked",
@@ -207,11 +221,28 @@ pub const HOSTS_TRACKED: Family = gauge(
 pub const HOSTS_BACKING_OFF: Family = gauge(
     "crawlgate_hosts_backing_off",
     &[],
-    "Those of them that have asked for rest by 429 or 503; counted every few seconds.",
+    "Those of them that rest now: they have asked for it by 429 or 503, or failed three times in a row; counted every \
+     few seconds.",
+);
+/// Hosts that do not want us any more.
+pub const BAN_SUSPICIONS: Family = counter(
+    "crawlgate_ban_suspicions_total",
+    &[],
+    "Times that a host seemed to have banned this proxy, by a burst of 403 or a challenge (cf-mitigated); once in ten \
+     minutes for each host.",
 );
 /// Slots that are taken.
-pub const LEASES: Family =
-    gauge("crawlgate_leases", &[], "Slots of hosts that requests hold; counted every few seconds.");
+pub const LEASES: Family = gauge(
+    "crawlgate_leases",
+    &[],
+    "Slots of hosts and addresses that requests hold; counted every few seconds.",
+);
+/// Delays of robots.txt that were shortened.
+pub const CRAWL_DELAY_CAPPED: Family = counter(
+    "crawlgate_crawl_delay_capped_total",
+    &[],
+    "Requests that went sooner than the Crawl-delay or Request-rate of their host asks, by robots.crawl_delay_cap.",
+);
 /// Addresses that must not be dialled.
 pub const ADDRESSES_REFUSED: Family = counter(
     "crawlgate_addresses_refused_total",
@@ -236,6 +267,42 @@ pub const ROBOTS_CACHE_ENTRIES: Family = gauge(
     "crawlgate_robots_cache_entries",
     &[],
     "Hosts whose robots.txt, or the lack of one, is remembered; counted every few seconds.",
+);
+/// URLs that are remembered.
+pub const LEDGER_URLS: Family = gauge(
+    "crawlgate_ledger_urls",
+    &["status"],
+    "URLs that the ledger has, a crawler each, by what became of them last (Crawl-Status); counted every few seconds.",
+);
+/// What was told of them.
+pub const LEDGER_EVENTS: Family = counter(
+    "crawlgate_ledger_events_total",
+    &["kind"],
+    "Events that the ledger has written for those who keep an index; counted every few seconds.",
+);
+/// What the disk does not have yet.
+pub const LEDGER_QUEUE: Family = gauge(
+    "crawlgate_ledger_queue",
+    &[],
+    "Changes of the ledger that are not on the disk yet, of ledger.queue; counted every few seconds.",
+);
+/// Requests that waited for the disk.
+pub const LEDGER_WAITS: Family = counter(
+    "crawlgate_ledger_waits_total",
+    &[],
+    "Requests that waited because so many changes of the ledger were to be written.",
+);
+/// What the ledger does not know.
+pub const LEDGER_DROPPED: Family = counter(
+    "crawlgate_ledger_dropped_total",
+    &[],
+    "Looks at URLs that the ledger does not remember: the disk too slow, or it fails.",
+);
+/// The disk fails.
+pub const LEDGER_FAILURES: Family = counter(
+    "crawlgate_ledger_failures_total",
+    &[],
+    "Attempts to write the ledger that failed; each is made again after a second.",
 );
 /// The policy in force.
 pub const POLICY_INFO: Family =
@@ -282,16 +349,65 @@ pub const REPEAT_REJECTIONS: Family = counter(
     &["crawler"],
     "Rejections of a URL that the same crawler was refused within the last ten minutes; at least this many.",
 );
+/// Events on their way out.
+pub const LEDGER_FEED_EVENTS: Family = counter(
+    "crawlgate_ledger_feed_events_total",
+    &["feed", "result"],
+    "Events of the ledger that are through with ledger.events.file or .webhook; dead_letter: the webhook did not take \
+     them, and they were put aside. One that is sent again after a crash counts again.",
+);
+/// Tries that failed.
+pub const LEDGER_FEED_FAILURES: Family = counter(
+    "crawlgate_ledger_feed_failures_total",
+    &["feed"],
+    "Tries to deliver events of the ledger that failed; what can help is tried again.",
+);
+/// Events that wait.
+pub const LEDGER_FEED_BEHIND: Family = gauge(
+    "crawlgate_ledger_feed_behind",
+    &["feed"],
+    "Events of the ledger that are not delivered yet; looked at when a batch begins and ends.",
+);
 /// Lost log lines.
 pub const DECISION_LOG_DROPPED: Family = counter(
     "crawlgate_decision_log_dropped_total",
     &[],
     "Lines of the decision log that were not written: log too slow, disk full.",
 );
+/// Spans that reached a collector.
+pub const TRACE_SPANS_EXPORTED: Family = counter(
+    "crawlgate_trace_spans_exported_total",
+    &[],
+    "Spans that the OpenTelemetry collector has taken; 0 unless telemetry.otlp is set.",
+);
+/// Lost spans.
+pub const TRACE_SPANS_DROPPED: Family = counter(
+    "crawlgate_trace_spans_dropped_total",
+    &["why"],
+    "Spans that no collector will see; queue_full: more were made than could be sent, failed: it cannot be reached or \
+     answers with an error, rejected: it took the others only, shutdown: the proxy had to end first.",
+);
 /// Panics.
 pub const PANICS: Family = counter("crawlgate_panics_total", &[], "Requests that ended in a panic.");
 /// The running program.
 pub const BUILD_INFO: Family = gauge("crawlgate_build_info", &["version"], "The running program; always 1.");
+
+/// The families that are there with `telemetry.metrics: none`, too: what nobody may miss, and no request pays for.
+pub const ALWAYS: &[Family] = &[
+    POLICY_INFO,
+    POLICY_LAST_RELOAD_SUCCESS,
+    POLICY_LAST_RELOAD_TIMESTAMP,
+    POLICY_RELOADS,
+    POLICY_RULES,
+    POLICY_RULES_DISABLED,
+    CA_NOT_AFTER,
+    LEDGER_FEED_EVENTS,
+    LEDGER_DROPPED,
+    LEDGER_FAILURES,
+    DECISION_LOG_DROPPED,
+    PANICS,
+    BUILD_INFO,
+];
 
 /// Every family of this file, in the order of the documentation.
 pub const ALL: &[Family] = &[
@@ -311,6 +427,7 @@ pub const ALL: &[Family] = &[
     CONNECTIONS,
     TUNNELS,
     TUNNEL_VERDICTS,
+    DOCUMENTS,
     SNI_CHECKS,
     CLIENT_TLS_FAILURES,
     LEAF_CERTIFICATES,
@@ -320,13 +437,22 @@ pub const ALL: &[Family] = &[
     HOLD,
     HELD_REQUESTS,
     HELD_DISCONNECTS,
+    STOPS,
     HOSTS_TRACKED,
     HOSTS_BACKING_OFF,
+    BAN_SUSPICIONS,
     LEASES,
+    CRAWL_DELAY_CAPPED,
     ADDRESSES_REFUSED,
     UPSTREAM_UNVERIFIED,
     ROBOTS_FETCHES,
     ROBOTS_CACHE_ENTRIES,
+    LEDGER_URLS,
+    LEDGER_EVENTS,
+    LEDGER_QUEUE,
+    LEDGER_WAITS,
+    LEDGER_DROPPED,
+    LEDGER_FAILURES,
     POLICY_INFO,
     POLICY_LAST_RELOAD_SUCCESS,
     POLICY_LAST_RELOAD_TIMESTAMP,
@@ -336,7 +462,12 @@ pub const ALL: &[Family] = &[
     HEAD_REJECTIONS,
     FOREIGN_BYTES,
     REPEAT_REJECTIONS,
+    LEDGER_FEED_EVENTS,
+    LEDGER_FEED_FAILURES,
+    LEDGER_FEED_BEHIND,
     DECISION_LOG_DROPPED,
+    TRACE_SPANS_EXPORTED,
+    TRACE_SPANS_DROPPED,
     PANICS,
     BUILD_INFO,
 ];

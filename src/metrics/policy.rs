@@ -1,22 +1,31 @@
-//! The counters of a loaded policy: one pair for each rule, resolved once, gone with the last policy that has the rule.
+//! The counters of a loaded policy: some for each rule, resolved once, gone some time after the last policy that has it.
 //!
 //! `rule` labels come from policies only, never from requests, and at most [`RULE_LABELS`] of each policy have a
-//! label of their own.
+//! label of their own. With a mode each has one series of matches and at most two of verdicts. So there are never more
+//! pairs of label and mode than [`RULE_LABELS`] and two (the shared label in both modes) for each policy that is loaded,
+//! which are the one in force, the one in its shadow and those under which requests are still judged, and
+//! [`RULE_LABELS`] of rules that are gone.
 
-use std::collections::BTreeMap;
+mod series;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 
+use crate::clock::Clock;
 use crate::vocab::rule_id::RuleId;
 
-use super::labels::RuleMode;
+use super::labels::{Counting, RuleKind, RuleMode, Verdict};
 use super::names;
 use super::series::{Error, Registrar};
 use super::shadow::Book;
 use super::{Families, Metrics};
+
+use series::{Counters, RuleBooks};
+
+pub use series::KEEP;
 
 /// How many rules of a policy are counted under their own id; the rest share [`OTHER_RULES`].
 pub const RULE_LABELS: usize = 2_000;
@@ -33,22 +42,13 @@ pub(super) struct PolicyFamilies {
     unchanged: IntCounter,
     rules: IntGauge,
     rules_disabled: IntGauge,
-    matched: IntCounterVec,
-    decided: IntCounterVec,
-    books: Mutex<Books>,
-}
-
-/// What must change together when policies come and go.
-#[derive(Default)]
-struct Books {
-    /// How many living policies have a rule's series.
-    users: BTreeMap<(Box<str>, RuleMode), usize>,
+    books: RuleBooks,
     /// Name and revision that `policy_info` shows.
-    shown: Option<(Box<str>, Box<str>)>,
+    shown: Mutex<Option<(Box<str>, Box<str>)>>,
 }
 
 impl PolicyFamilies {
-    pub(super) fn register(new: &Registrar<'_>) -> Result<Self, Error> {
+    pub(super) fn register(new: &Registrar<'_>, counting: Counting) -> Result<Self, Error> {
         let reloads = new.counters(&names::POLICY_RELOADS)?;
         Ok(Self {
             info: new.gauges(&names::POLICY_INFO)?,
@@ -59,9 +59,8 @@ impl PolicyFamilies {
             unchanged: reloads.get_metric_with_label_values(&["unchanged"])?,
             rules: new.gauge(&names::POLICY_RULES)?,
             rules_disabled: new.gauge(&names::POLICY_RULES_DISABLED)?,
-            matched: new.counters(&names::RULE_MATCHED)?,
-            decided: new.counters(&names::RULE_DECIDED)?,
-            books: Mutex::default(),
+            books: RuleBooks::register(new, counting)?,
+            shown: Mutex::default(),
         })
     }
 
@@ -71,51 +70,26 @@ impl PolicyFamilies {
         self.last_success_time.set(i64::try_from(unix).unwrap_or(i64::MAX));
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Removes the series of rules that have been gone for long.
+    pub(super) fn sweep(&self) {
+        self.books.sweep();
     }
 
     fn show(&self, name: &str, revision: &str) {
-        let shown = self.books().shown.replace((name.into(), revision.into()));
-        if let Some((old_name, old_revision)) = shown
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((old_name, old_revision)) = shown.replace((name.into(), revision.into()))
             && (&*old_name, &*old_revision) != (name, revision)
         {
             let _ = self.info.remove_label_values(&[&*old_name, &*old_revision]);
         }
         self.info.with_label_values(&[name, revision]).set(1);
     }
-
-    /// Resolves a series, and notes one more user of it.
-    fn claim(&self, rule: &str, mode: RuleMode) -> Counters {
-        let mut books = self.books();
-        *books.users.entry((rule.into(), mode)).or_default() += 1;
-        let labels = [rule, mode.as_str()];
-        Counters {
-            matched: self.matched.with_label_values(&labels),
-            decided: self.decided.with_label_values(&labels),
-        }
-    }
-
-    /// Notes one user less, and removes the series with the last.
-    fn release(&self, rule: &str, mode: RuleMode) {
-        let mut books = self.books();
-        let key = (rule.into(), mode);
-        let left = books.users.get(&key).map_or(0, |users| users.saturating_sub(1));
-        if left > 0 {
-            books.users.insert(key, left);
-            return;
-        }
-        books.users.remove(&key);
-        let labels = [rule, mode.as_str()];
-        let _ = self.matched.remove_label_values(&labels);
-        let _ = self.decided.remove_label_values(&labels);
-    }
 }
 
 /// The counters of one loaded policy, and the names that its records carry.
 ///
-/// It lives as long as the snapshot it belongs to and the records judged under it; then the series of rules that no
-/// other loaded policy has are removed. Rules are named by their index in the policy, in document order.
+/// It lives as long as the snapshot it belongs to and the records judged under it; the series of rules that no other
+/// loaded policy has are removed [`KEEP`] later. Rules are named by their index in the policy, in document order.
 pub struct PolicyMetrics {
     families: Arc<Families>,
     name: Box<str>,
@@ -130,7 +104,7 @@ struct RuleSeries {
     mode: RuleMode,
     /// The label under which it is counted.
     label: Label,
-    counters: Option<Counters>,
+    counters: Option<Arc<Counters>>,
 }
 
 #[derive(Clone, Copy)]
@@ -139,10 +113,24 @@ enum Label {
     Shared,
 }
 
-#[derive(Clone)]
-struct Counters {
-    matched: IntCounter,
-    decided: IntCounter,
+/// What a rule has done since its series exist: over all policies that had it, with gaps shorter than [`KEEP`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Requests for which it matched.
+    pub matched: u64,
+    /// Requests that it let through.
+    pub allowed: u64,
+    /// Requests that it refused.
+    pub rejected: u64,
+    /// When it matched last, to the second; it is known when the request has ended.
+    pub last_match: Option<SystemTime>,
+}
+
+impl RuleCounts {
+    /// Requests that it decided.
+    pub fn decided(&self) -> u64 {
+        self.allowed + self.rejected
+    }
 }
 
 impl Metrics {
@@ -154,19 +142,20 @@ impl Metrics {
         &self,
         name: &str,
         revision: &str,
-        rules: impl IntoIterator<Item = (&'r RuleId, RuleMode)>,
-        at: SystemTime,
+        rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
+        clock: &Clock,
     ) -> Arc<PolicyMetrics> {
         let families = &self.families().policy;
+        families.books.wind(clock);
         let mut own = 0;
         let rules: Box<[RuleSeries]> = rules
             .into_iter()
-            .map(|(id, mode)| RuleSeries::resolve(families, id.as_str(), mode, &mut own))
+            .map(|(id, mode, kind)| RuleSeries::resolve(families, id.as_str(), mode, kind, &mut own))
             .collect();
         let disabled = rules.iter().filter(|rule| rule.mode == RuleMode::Disabled).count();
         families.rules.set(gauge(rules.len()));
         families.rules_disabled.set(gauge(disabled));
-        families.succeeded(at);
+        families.succeeded(clock.wall());
         families.reloaded.inc();
         families.show(name, revision);
         let families = Arc::clone(&self.0);
@@ -180,13 +169,15 @@ impl Metrics {
         &self,
         name: &str,
         revision: &str,
-        rules: impl IntoIterator<Item = (&'r RuleId, RuleMode)>,
+        rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
+        clock: &Clock,
     ) -> Arc<PolicyMetrics> {
         let families = &self.families().policy;
+        families.books.wind(clock);
         let mut own = 0;
-        let series = |(id, mode): (&RuleId, RuleMode)| {
+        let series = |(id, mode, kind): (&RuleId, RuleMode, RuleKind)| {
             let mode = if mode == RuleMode::Enforce { RuleMode::Shadow } else { RuleMode::Disabled };
-            RuleSeries::resolve(families, &format!("{name}/{id}"), mode, &mut own)
+            RuleSeries::resolve(families, &format!("{name}/{id}"), mode, kind, &mut own)
         };
         let rules = rules.into_iter().map(series).collect();
         let (families, book) = (Arc::clone(&self.0), Book::default());
@@ -213,13 +204,13 @@ fn gauge(count: usize) -> i64 {
 }
 
 impl RuleSeries {
-    fn resolve(families: &PolicyFamilies, id: &str, mode: RuleMode, own: &mut usize) -> Self {
+    fn resolve(families: &PolicyFamilies, id: &str, mode: RuleMode, kind: RuleKind, own: &mut usize) -> Self {
         let label = if *own < RULE_LABELS { Label::Own } else { Label::Shared };
-        let mut series = Self { id: id.into(), mode, label, counters: None };
         if mode != RuleMode::Disabled {
             *own += 1;
-            series.counters = Some(families.claim(series.label(), mode));
         }
+        let mut series = Self { id: id.into(), mode, label, counters: None };
+        series.counters = families.books.claim(series.label(), mode, kind);
         series
     }
 
@@ -252,24 +243,30 @@ impl PolicyMetrics {
         &self.book
     }
 
-    /// How often a rule matched and how often it decided; `None` for one that takes no part.
-    pub fn counts(&self, rule: u32) -> Option<(u64, u64)> {
-        let counters = self.series(rule)?.counters.as_ref()?;
-        Some((counters.matched.get(), counters.decided.get()))
+    /// What a rule did; `None` for one that takes no part, or is counted together with others ([`OTHER_RULES`]), or if
+    /// nothing is counted.
+    pub fn counts(&self, rule: u32) -> Option<RuleCounts> {
+        let series = self.series(rule).filter(|series| matches!(series.label, Label::Own))?;
+        series.counters.as_ref().map(|counters| self.books().counts(counters))
     }
 
-    /// Counts a rule that matched.
-    pub(super) fn matched(&self, rule: u32) {
+    /// Counts a rule that matched, in a request that ended `at` this time.
+    pub(super) fn matched(&self, rule: u32, at: Instant) {
         if let Some(counters) = self.series(rule).and_then(|series| series.counters.as_ref()) {
-            counters.matched.inc();
+            self.books().matched(counters, at);
         }
     }
 
     /// Counts a rule that decided.
-    pub(super) fn decided(&self, rule: u32) {
-        if let Some(counters) = self.series(rule).and_then(|series| series.counters.as_ref()) {
-            counters.decided.inc();
+    pub(super) fn decided(&self, rule: u32, verdict: Verdict) {
+        let Some(series) = self.series(rule) else { return };
+        if let Some(counters) = &series.counters {
+            self.books().verdict(counters, series.label(), series.mode, verdict).inc();
         }
+    }
+
+    fn books(&self) -> &RuleBooks {
+        &self.families.policy.books
     }
 
     fn series(&self, rule: u32) -> Option<&RuleSeries> {
@@ -285,8 +282,7 @@ impl fmt::Debug for PolicyMetrics {
 
 impl Drop for PolicyMetrics {
     fn drop(&mut self) {
-        for rule in self.rules.iter().filter(|rule| rule.counters.is_some()) {
-            self.families.policy.release(rule.label(), rule.mode);
-        }
+        let counted = self.rules.iter().filter(|rule| rule.counters.is_some());
+        self.books().release(counted.map(|rule| (rule.label(), rule.mode)));
     }
 }

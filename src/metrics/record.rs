@@ -4,10 +4,12 @@
 //! ends it (the last byte, a client that left, a panic) drops it, and the drop does the counting, in
 //! `flush.rs`. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
 
+mod decision_id;
+mod parts;
+mod recorder;
+
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,101 +22,20 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::{HostTarget, UrlTarget};
 
+use super::CrawlerIndex;
 use super::content::ContentFamily;
 use super::labels::Source;
-use super::log::Log;
 use super::policy::PolicyMetrics;
-use super::repeat::Repeats;
 use super::shadow::{Change, Notes};
-use super::{CrawlerIndex, Metrics};
+use super::trace::Trace;
 
-/// Begins records, and is where they end: the metrics and the decision log of one proxy. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Recorder(pub(super) Arc<Books>);
+use parts::{Micros, Times};
+use recorder::Books;
 
-#[derive(Debug)]
-pub(super) struct Books {
-    pub(super) metrics: Metrics,
-    pub(super) log: Log,
-    pub(super) clock: Clock,
-    pub(super) repeats: Repeats,
-    instance: u32,
-    requests: AtomicU64,
-}
-
-impl Recorder {
-    /// A recorder with a random instance prefix, so that decision ids of two runs differ.
-    pub fn new(metrics: Metrics, log: Log, clock: Clock) -> Self {
-        let repeats = Repeats::new(clock.now());
-        let instance = RandomState::new().hash_one("instance") as u32;
-        Self(Arc::new(Books { metrics, log, clock, repeats, instance, requests: AtomicU64::new(0) }))
-    }
-
-    /// Begins the record of a request whose head was complete at `began`.
-    pub fn begin(&self, began: Instant, method: &Method) -> Record {
-        self.0.metrics.families().inflight.inc();
-        let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        Record {
-            books: Arc::clone(&self.0),
-            number,
-            began,
-            ended: None,
-            answer: Answer::Partial,
-            method: method.clone(),
-            crawler: CrawlerIndex::ANONYMOUS,
-            subject: Subject::Unknown,
-            stage: Stage::Identify,
-            policy: None,
-            outcome: Outcome::Pending,
-            matched: SmallVec::new(),
-            shadows: None,
-            keep: Keep::Host,
-            origin: None,
-            content_type: None,
-            source: None,
-            sent: None,
-            times: Times::default(),
-            up: 0,
-            uploads: None,
-            down: 0,
-            address: None,
-            error: None,
-            closed: None,
-            flight: Flight::Counted,
-        }
-    }
-
-    /// The instance prefix, 8 hex digits: what tells this process from others in decision ids and in `Via`.
-    pub fn instance(&self) -> String {
-        format!("{:08x}", self.0.instance)
-    }
-
-    /// The metrics that records are counted in.
-    pub fn metrics(&self) -> &Metrics {
-        &self.0.metrics
-    }
-
-    /// The log that records are written to.
-    pub fn log(&self) -> &Log {
-        &self.0.log
-    }
-
-    /// The clock that tells when a record ends.
-    pub fn clock(&self) -> &Clock {
-        &self.0.clock
-    }
-}
-
-/// What is kept of a rejected URL in the log: the option `record`, once `by-log` is resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// The URL and its host.
-    Full,
-    /// The host only; what `by-log` means for a rejection that is not logged.
-    Host,
-    /// Neither; the line is written all the same.
-    None,
-}
+pub use decision_id::{DecisionId, DecisionText};
+pub use parts::Keep;
+pub(super) use parts::{Answer, Flight, Outcome, Subject};
+pub use recorder::Recorder;
 
 /// The record of one request. See the module's text; every setter overwrites what was set before.
 #[must_use]
@@ -127,6 +48,7 @@ pub struct Record {
     pub(super) answer: Answer,
     pub(super) method: Method,
     pub(super) crawler: CrawlerIndex,
+    pub(super) client: Option<IpAddr>,
     pub(super) subject: Subject,
     pub(super) stage: Stage,
     pub(super) policy: Option<Arc<PolicyMetrics>>,
@@ -146,55 +68,48 @@ pub struct Record {
     pub(super) error: Option<&'static str>,
     pub(super) closed: Option<&'static str>,
     pub(super) flight: Flight,
-}
-
-/// What a request is about.
-#[derive(Debug)]
-pub(super) enum Subject {
-    Unknown,
-    Url(UrlTarget),
-    Host(HostTarget),
-}
-
-/// What was decided so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Pending,
-    Allowed { rule: Option<u32> },
-    Rejected { reason: Reason, rule: Option<u32> },
-}
-
-/// How much of the answer was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Partial,
-    Complete,
-}
-
-/// Whether a request counts as under way. A tunnel does not, once it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flight {
-    Counted,
-    Tunnel,
-    /// It is no request of its own.
-    Forgotten,
-}
-
-/// Durations of a request.
-#[derive(Debug, Default)]
-pub(super) struct Times {
-    pub(super) decision: Micros,
-    pub(super) held: Micros,
-    pub(super) dns: Micros,
-    pub(super) connect: Micros,
-    pub(super) tls: Micros,
-    pub(super) ttfb: Micros,
+    pub(super) trace: Option<Box<Trace>>,
 }
 
 impl Record {
+    /// The record of the `number`th request, of which nothing is known but its method.
+    fn new(books: Arc<Books>, number: u64, began: Instant, method: &Method) -> Self {
+        let trace = books.tracing.as_ref().and_then(|tracing| tracing.begin(number));
+        Self {
+            books,
+            number,
+            began,
+            ended: None,
+            answer: Answer::Partial,
+            method: method.clone(),
+            crawler: CrawlerIndex::ANONYMOUS,
+            client: None,
+            subject: Subject::Unknown,
+            stage: Stage::Identify,
+            policy: None,
+            outcome: Outcome::Pending,
+            matched: SmallVec::new(),
+            shadows: None,
+            keep: Keep::Host,
+            origin: None,
+            content_type: None,
+            source: None,
+            sent: None,
+            times: Times::default(),
+            up: 0,
+            uploads: None,
+            down: 0,
+            address: None,
+            error: None,
+            closed: None,
+            flight: Flight::Counted,
+            trace,
+        }
+    }
+
     /// The id for `Crawl-Decision`, the problem document and the log.
     pub fn id(&self) -> DecisionId {
-        DecisionId { instance: self.books.instance, number: self.number }
+        self.books.id(self.number)
     }
 
     /// The clock that tells when the record ends.
@@ -205,6 +120,11 @@ impl Record {
     /// Sets who is asking.
     pub fn crawler(&mut self, crawler: CrawlerIndex) {
         self.crawler = crawler;
+    }
+
+    /// Sets the address that the request came from; shown in the log's `squid` format.
+    pub fn client(&mut self, address: IpAddr) {
+        self.client = Some(address);
     }
 
     /// Sets the canonical target.
@@ -332,7 +252,7 @@ impl Record {
     pub fn tunnel_opened(&mut self) {
         if self.flight == Flight::Counted {
             self.flight = Flight::Tunnel;
-            self.books.metrics.families().inflight.dec();
+            self.books.metrics.counted().iter().for_each(|families| families.inflight.dec());
         }
     }
 
@@ -393,113 +313,13 @@ impl fmt::Debug for Record {
     }
 }
 
-/// The name of one decision: the instance's random prefix and a counter, `9f3c01ab-1f`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DecisionId {
-    instance: u32,
-    number: u64,
-}
-
-impl DecisionId {
-    /// The id as text in place, for headers and documents, without an allocation.
-    pub fn text(self) -> DecisionText {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = DecisionText { bytes: [0; 25], len: 0 };
-        let digits = (64 - self.number.leading_zeros()).div_ceil(4).max(1);
-        let instance = (0..8).rev().map(|place| self.instance >> (4 * place) & 15).map(|d| d as usize);
-        let number = (0..digits).rev().map(|place| (self.number >> (4 * place) & 15) as usize);
-        let hex = |digit: usize| HEX.get(digit).copied().unwrap_or(b'0');
-        for byte in instance.map(hex).chain([b'-']).chain(number.map(hex)) {
-            text.push(byte);
-        }
-        text
-    }
-}
-
-impl fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
-    }
-}
-
-/// A [`DecisionId`] as text; hex digits and one hyphen.
-#[derive(Clone, Copy, Debug)]
-pub struct DecisionText {
-    bytes: [u8; 25],
-    len: u8,
-}
-
-impl DecisionText {
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(usize::from(self.len)) {
-            *place = byte;
-            self.len += 1;
-        }
-    }
-}
-
-impl Deref for DecisionText {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        let written = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
-        std::str::from_utf8(written).unwrap_or_default()
-    }
-}
-
-/// A duration in whole microseconds, or none; over an hour is cut to 71 minutes. A quarter of `Option<Duration>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Micros(u32);
-
-impl Micros {
-    const NONE: u32 = u32::MAX;
-
-    pub(super) fn seconds(self) -> Option<f64> {
-        (self.0 != Self::NONE).then(|| f64::from(self.0) / 1e6)
-    }
-
-    pub(super) fn whole(self) -> Option<u32> {
-        (self.0 != Self::NONE).then_some(self.0)
-    }
-}
-
-impl Default for Micros {
-    fn default() -> Self {
-        Self(Self::NONE)
-    }
-}
-
-impl From<Duration> for Micros {
-    fn from(time: Duration) -> Self {
-        Self(u32::try_from(time.as_micros()).unwrap_or(Self::NONE).min(Self::NONE - 1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_prefix_and_counter() {
-        for (instance, number, text) in [
-            (0x9f3c_01ab, 0, "9f3c01ab-0"),
-            (0, 0x1f, "00000000-1f"),
-            (u32::MAX, u64::MAX, "ffffffff-ffffffffffffffff"),
-            (1, 0x10, "00000001-10"),
-        ] {
-            assert_eq!(DecisionId { instance, number }.to_string(), text);
-        }
-    }
-
-    #[test]
-    fn durations_are_cut_and_never_become_none() {
-        assert_eq!(Micros::default().seconds(), None);
-        assert_eq!(Micros::from(Duration::from_millis(1_250)).seconds(), Some(1.25));
-        assert_eq!(Micros::from(Duration::MAX).whole(), Some(u32::MAX - 1));
-    }
-
-    #[test]
     fn a_record_is_small_enough_to_move() {
-        assert!(size_of::<Record>() <= 384, "{}", size_of::<Record>());
+        // A CONNECT moves it as it is; other requests carry it in a box.
+        assert!(size_of::<Record>() <= 416, "{}", size_of::<Record>());
     }
 }

@@ -93,6 +93,13 @@ impl Places {
     }
 }
 
+impl Places {
+    /// What each place counts, in their order; 0 where nothing has occurred.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.places.iter().map(|place| place.get().map_or(0, IntCounter::get)).enumerate()
+    }
+}
+
 /// Adds one, if there is such a counter.
 pub(super) fn bump(counter: Option<&IntCounter>) {
     if let Some(counter) = counter {

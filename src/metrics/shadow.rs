@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
+use super::labels::Verdict;
 use super::policy::PolicyMetrics;
 
 /// How many of the latest requests that each shadow would have changed are kept as examples, for each change.
@@ -40,6 +41,8 @@ pub struct Note {
     pub rule: Option<u32>,
     /// The rule that is counted as the cause: one in shadow.
     pub decided: Option<u32>,
+    /// What it decides: [`Verdict::Allow`] or [`Verdict::Reject`].
+    pub verdict: Verdict,
     /// What would change.
     pub change: Change,
     /// Why: the reason of the decision in shadow.

@@ -44,24 +44,26 @@ impl Metrics {
     }
 
     fn tls_handshake(&self, side: TlsSide, time: Duration) {
-        if let Some(histogram) = self.0.tls.handshakes.get(side as usize) {
+        let families = self.counted();
+        if let Some(histogram) = families.and_then(|f| f.tls.handshakes.get(side as usize)) {
             histogram.observe(time.as_secs_f64());
         }
     }
 
     /// A client broke off the handshake inside its tunnel, or could not finish it.
     pub fn client_tls_failed(&self, crawler: CrawlerIndex) {
-        bump(self.0.crawler(crawler).map(|series| &series.tls_failures));
+        let families = self.counted();
+        bump(families.and_then(|f| f.crawler(crawler)).map(|series| &series.tls_failures));
     }
 
     /// A certificate was made for a host.
     pub fn leaf_made(&self) {
-        self.0.tls.leaves.inc();
+        bump(self.counted().map(|families| &families.tls.leaves));
     }
 
     /// A handshake must wait until its client may have another certificate made.
     pub fn mint_waits(&self) {
-        self.0.tls.mint_waits.inc();
+        bump(self.counted().map(|families| &families.tls.mint_waits));
     }
 
     /// When the authority that signs expires; times before 1970 are shown as 1970.

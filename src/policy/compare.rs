@@ -145,7 +145,7 @@ fn condition(policy: &Policy, rule: &Rule) -> String {
     }
 }
 
-fn does(policy: &Policy, rule: &Rule) -> String {
+pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
     let mut all: Vec<String> = Vec::new();
     match &rule.body {
         RuleBody::Group(group) => {

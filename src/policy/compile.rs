@@ -10,23 +10,32 @@ mod crawlers;
 mod documents;
 mod drafts;
 mod escape;
+mod keys;
 mod lists;
+mod memory;
 mod options;
 mod regex;
 mod rules;
 mod spaces;
 mod stages;
+mod uses;
 
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::{Problems, Texts};
 
 use super::Policy;
 use super::cases::Case;
+use super::decide::OfDocuments;
 use super::lint;
+use super::options::budget;
+use super::options::chosen::Chosen;
+use super::options::keys::Keys;
+use super::options::schema;
 use super::rule::{Mode, StageSet};
 use super::shadow;
 use super::source::tree::{Source, SourceRule, Text};
 use super::source::{self, Files, MemoryFiles};
+use super::traps::TrapSet;
 use drafts::Drafts;
 use lists::Lists;
 use options::Options;
@@ -92,7 +101,7 @@ pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
 /// As [`load`].
 pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
-    let mut options = Options::of_document(source, purpose, &mut problems);
+    let mut options = Options::of_document(source, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
     let placings = stages::place(&drafts, &mut problems);
     let classes = spaces::classes(&drafts);
@@ -104,11 +113,9 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
         lists.unused(&source.lists, &mut problems);
     }
     checks::ids(&drafts, &mut problems);
-    checks::read_from_headers(&drafts, &mut problems);
-    documents::unread(&drafts, purpose, &mut problems);
     let mut stages = StageSet::default();
     rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
-    let policy = Policy {
+    let mut policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
         disabled: drafts.disabled,
@@ -118,8 +125,20 @@ pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Res
         spaces,
         lists: lists.into_lists(),
         stages,
-        purpose,
+        documents: OfDocuments::default(),
+        uses: Box::default(),
+        keys: Keys::default(),
+        rewrites: false,
+        traps: None,
+        budgets: false,
+        remembers: false,
     };
+    policy.uses = uses::asked_for(&policy);
+    policy.documents = documents::asked_of(&policy);
+    policy.set_keys(Keys::of(&policy, keys::replacement));
+    policy.traps = Chosen::of(&policy, schema::TRAPS, TrapSet::of);
+    policy.budgets = budget::any(&policy);
+    policy.remembers = memory::needed(&policy);
     checks::cases(&policy, &source.cases, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
     lint::lint(&policy, &sources, &problems).into_iter().for_each(|problem| problems.push(problem));

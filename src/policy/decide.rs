@@ -5,19 +5,24 @@
 
 mod content;
 mod exclusion;
+mod reading;
 mod walk;
 
+pub use content::Tags;
 pub use exclusion::{Exclusion, ExclusionCode};
+pub use reading::OfDocuments;
 
+use crate::robots::agent::product_token;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::Policy;
-use super::compile::Purpose;
 use super::fact::{Fact, Facts, Subject};
-use super::options::{SetBy, Slot, schema};
+use super::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
+use super::options::robots::{RobotsOption, named_agent};
+use super::options::{SetBy, Slot, Value, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{State, Trail, bit};
 use walk::Walk;
@@ -120,28 +125,16 @@ impl Policy {
         stage: PolicyStage,
         facts: &Facts<'_>,
     ) -> Decision {
-        let silent;
-        let facts = if stage == PolicyStage::Response && self.reads_no_documents(beside) {
-            silent = facts.silent();
-            &silent
-        } else {
-            facts
-        };
         match beside {
             Some(root) => Walk::new(self, facts, stage, trail).beside(root).run(),
             None if self.stages.contains(stage) => Walk::new(self, facts, stage, trail).run(),
             None => {}
         }
-        self.conclude(trail, stage, facts)
-    }
-
-    /// Whether rules that ask the document are answered at the response: nothing will be read of it.
-    pub(in crate::policy) fn reads_no_documents(&self, beside: Option<RuleIndex>) -> bool {
-        let asks = |root: RuleIndex| {
-            self.rules.get(root.0 as usize).is_some_and(|rule| rule.active.contains(PolicyStage::Document))
-        };
-        self.purpose == Purpose::Serve
-            && (self.stages.contains(PolicyStage::Document) || beside.is_some_and(asks))
+        let decision = self.conclude(trail, stage, facts);
+        if stage == PolicyStage::Request && self.traps.is_some() && !decision.rejects() {
+            return self.trapped(trail, facts).unwrap_or(decision);
+        }
+        decision
     }
 
     /// Runs the stages as far as the facts reach; the first rejection is final.
@@ -161,11 +154,18 @@ impl Policy {
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
+                let facts = Facts { agent: self.agent(&trail, &facts), ..facts };
                 decision = self.stage(&mut trail, stage, &facts);
             }
         }
         decision.exclusion = self.note_exclusion(&mut trail, &decision, facts);
         (trail, decision)
+    }
+
+    /// By which name lines for one crawler speak of this one: the option `robots.agent`, else what is known of it.
+    fn agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
+        let option = named_agent(self, trail).map(product_token);
+        option.filter(|token| !token.is_empty()).unwrap_or_else(|| facts.agent())
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -242,6 +242,16 @@ impl Policy {
         let limit = trail.number(self, schema::MAX_DEPTH)?;
         let deeper = facts.depth.is_some_and(|depth| depth > limit);
         deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
+    }
+
+    /// What would be admitted but for the option `traps`.
+    fn trapped(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
+        let Subject::Url(target) = facts.subject else { return None };
+        let set = self.traps.as_ref()?.now(self, trail)?;
+        trail.trap = Some(set.first(target, facts.year)?);
+        let verdict = Verdict::Reject(Reason::Trap);
+        let (cause, logged) = (self.cause_of(trail, schema::TRAPS), self.logged(trail, verdict));
+        Some(Decision { verdict, stage: Stage::Request, cause, logged, exclusion: None })
     }
 
     /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
@@ -321,24 +331,59 @@ impl Policy {
 
     /// Options that check what a tunnel hides leave it undecided.
     fn doubt_options(&self, trail: &mut Trail) {
-        for slot in [schema::HTML_ONLY, schema::MAX_BODY, schema::NONCANONICAL, schema::NOINDEX] {
-            let hidden = trail.is_on(self, slot)
-                || trail.number(self, slot).is_some()
-                || trail.word(self, slot) == Some(schema::REJECTS);
+        let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
+        let undecided: Vec<RuleIndex> = all.filter(|rule| trail.state(*rule) == State::Undecided).collect();
+        for slot in HIDDEN_IN_TUNNELS {
+            let hidden = if slot == schema::USAGE {
+                RobotsOption::of(self, trail).uses().next().is_some()
+            } else {
+                judges(trail.value(self, slot))
+            };
             if let (true, SetBy::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
                 trail.doubt(rule);
             } else if hidden {
                 trail.dispositions = 0;
             }
-            let perhaps = self.rules.iter().enumerate().find_map(|(at, _)| {
-                let rule = RuleIndex(u32::try_from(at).ok()?);
-                let undecided = trail.state(rule) == State::Undecided;
-                (undecided && self.assigned(rule, slot).is_some()).then_some(rule)
-            });
-            if let Some(rule) = perhaps {
-                trail.doubt(rule);
+            if let Some(rule) = undecided.iter().find(|rule| self.assigned(**rule, slot).is_some()) {
+                trail.doubt(*rule);
             }
         }
+    }
+}
+
+/// Options that refuse by what only URLs and answers show.
+const HIDDEN_IN_TUNNELS: [Slot; 14] = [
+    schema::HTML_ONLY,
+    schema::MAX_BODY,
+    schema::NONCANONICAL,
+    schema::NOINDEX,
+    schema::USAGE,
+    schema::UNMODIFIED,
+    schema::DUPLICATE,
+    schema::TRAPS,
+    schema::URLS,
+    schema::NEW_URLS,
+    schema::BYTES,
+    schema::HOSTS,
+    MIN_INTERVAL,
+    AFTER_ERROR,
+];
+
+/// Whether an option with this value could refuse something.
+fn judges(value: &Value) -> bool {
+    match value {
+        Value::Bool(on) => *on,
+        Value::Word(word) => *word == schema::REJECTS,
+        Value::List(items) => !items.is_empty(),
+        Value::Integer(_) | Value::Size(_) | Value::Duration(_) => true,
+        Value::None
+        | Value::Decimal(_)
+        | Value::Text(_)
+        | Value::Rate { .. }
+        | Value::Range(..)
+        | Value::Map(_)
+        | Value::Disposition(_)
+        | Value::Intent(_) => false,
     }
 }
 

@@ -132,6 +132,16 @@ impl Policy {
         rule.condition().map(|condition| condition.in_words(&self.lists))
     }
 
+    /// What a rule does when it matches, in one line; `None` of one that only filters, or only groups others.
+    pub fn effect_in_words(&self, rule: &Rule) -> Option<String> {
+        Some(super::compare::does(self, rule)).filter(|does| !does.is_empty())
+    }
+
+    /// The value of an option before the first rule.
+    pub fn base(&self, path: &str) -> Option<&Value> {
+        self.options.entries.iter().find(|entry| *entry.path == *path).map(|entry| &entry.base)
+    }
+
     /// The id of a rule.
     pub fn rule_id(&self, rule: RuleIndex) -> Option<&str> {
         self.rules.get(rule.0 as usize).map(|r| r.id.as_str())

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+pub use crate::robots::usage::Preference;
 use crate::vocab::target::{HostTarget, UrlTarget};
 
 /// Something that may not be known yet.
@@ -70,6 +71,9 @@ impl Dest {
 pub trait HeaderView {
     /// All values of a header, joined by `", "`; `None` if there is none. `name` is lower case.
     fn header(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// Shows each value of a header by itself, where it matters which stand in one line.
+    fn each_line(&self, name: &str, see: &mut dyn FnMut(&str));
 }
 
 /// What the response head says.
@@ -106,6 +110,16 @@ impl ResponseFacts<'_> {
         let untyped_head = self.content == Content::HeadOnly && self.content_type.is_empty();
         success && !untyped_head
     }
+
+    /// Whether its type is one of HTML's.
+    pub fn is_html(&self) -> bool {
+        matches!(self.content_type, "text/html" | "application/xhtml+xml")
+    }
+
+    /// Whether the document stage reads such a type: HTML or text, or none, which may be either.
+    pub fn is_text(&self) -> bool {
+        self.content_type.is_empty() || self.content_type.starts_with("text/") || self.is_html()
+    }
 }
 
 /// What the first bytes of a document say.
@@ -115,46 +129,19 @@ pub struct DocumentFacts<'a> {
     pub title: &'a str,
     /// The first bytes as text.
     pub body_prefix: &'a str,
-    /// The directives of `<meta name="robots">`, if there is one.
+    /// The directives of `<meta name="robots">`, if there is one, and of those under the crawler's own name.
     pub meta_robots: Option<&'a str>,
-    /// The target of `<link rel="canonical">` as written there, if there is one.
+    /// The target of `<link rel="canonical">`, if there is one: as written there, or resolved.
     pub canonical: Option<&'a str>,
 }
 
 impl DocumentFacts<'_> {
-    /// A document that says nothing: what is taken for known where documents are not read.
+    /// A document that says nothing: one without words for crawlers, or that cannot be read.
     pub const SILENT: Self = Self { title: "", body_prefix: "", meta_robots: None, canonical: None };
 }
 
-/// What a site says of one kind of use (aipref).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Preference {
-    /// Nothing.
-    Unset,
-    /// It may be used so.
-    Allow,
-    /// It may not.
-    Deny,
-}
-
-impl Preference {
-    /// Every preference; of two that speak of one use the later one of this order holds.
-    pub const ALL: [Self; 3] = [Self::Unset, Self::Allow, Self::Deny];
-
-    /// The value of the field `usage.NAME`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unset => "unset",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// Reads the value of the field `usage.NAME`.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.as_str() == word)
-    }
-}
+/// The year that counts where none is given, so that cases mean the same in every year.
+pub const YEAR: u16 = 2026;
 
 /// Whether the ledger has the URL: only then does a refusal get a code of section 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,8 +180,11 @@ pub struct Facts<'a> {
     pub depth: Option<u64>,
     /// The address that would be dialled; unknown before the destination stage.
     pub address: Fact<Option<IpAddr>>,
-    /// What the host's robots.txt says of uses; the response's `Content-Usage` counts beside it. Asked from the response
-    /// stage on.
+    /// The product token by which the crawler goes towards robots.txt and `X-Robots-Tag`; empty if nobody knows, and then
+    /// its name stands for it.
+    pub agent: &'a str,
+    /// What the host's robots.txt says of uses, named as `robots::usage::purpose` does; the response's headers count
+    /// beside it. Asked from the response stage on.
     pub usage: &'a [(Box<str>, Preference)],
     /// The response head; unknown before the response stage.
     pub response: Fact<ResponseFacts<'a>>,
@@ -202,6 +192,8 @@ pub struct Facts<'a> {
     pub document: Fact<DocumentFacts<'a>>,
     /// `known`: whether the ledger has the URL. It changes no verdict, only the code of a refusal.
     pub in_ledger: InLedger,
+    /// The year by the wall clock, in UTC: for calendars, which are a trap far from it. [`YEAR`] where nobody asks for it.
+    pub year: u16,
 }
 
 impl<'a> Facts<'a> {
@@ -215,9 +207,9 @@ impl<'a> Facts<'a> {
         Self::new(Subject::Tunnel(target))
     }
 
-    /// The same, as where nothing is read of documents.
-    pub(in crate::policy) fn silent(&self) -> Self {
-        Self { document: Fact::Known(DocumentFacts::SILENT), ..*self }
+    /// By which name lines for one crawler speak of this one.
+    pub(in crate::policy) fn agent(&self) -> &'a str {
+        if self.agent.is_empty() { self.crawler } else { self.agent }
     }
 
     fn new(subject: Subject<'a>) -> Self {
@@ -229,10 +221,12 @@ impl<'a> Facts<'a> {
             dest: None,
             depth: None,
             address: Fact::Unknown,
+            agent: "",
             usage: &[],
             response: Fact::Unknown,
             document: Fact::Unknown,
             in_ledger: InLedger::No,
+            year: YEAR,
         }
     }
 }

@@ -107,6 +107,39 @@ impl Field {
         }
     }
 
+    /// Whether the URL alone tells it.
+    pub fn is_of_url(&self) -> bool {
+        match self {
+            Self::Url
+            | Self::Scheme
+            | Self::Host
+            | Self::Port
+            | Self::Authority
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_) => true,
+            Self::Method
+            | Self::Crawler
+            | Self::Referer
+            | Self::Dest
+            | Self::Depth
+            | Self::Address
+            | Self::ContentType
+            | Self::Status
+            | Self::Size
+            | Self::Header(_)
+            | Self::Usage(_)
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => false,
+        }
+    }
+
     /// Whether a tunnel shows it that is not looked into.
     pub fn shows_in_tunnels(&self) -> bool {
         use Field::{Address, Authority, Crawler, Host, Port, Scheme};
@@ -250,7 +283,8 @@ impl Field {
             Self::Title => facts.document.map(|document| test(document.title)),
             Self::BodyPrefix => facts.document.map(|document| test(document.body_prefix)),
             Self::MetaRobots => {
-                let header = header(&response, "x-robots-tag").filter(|tag| !tag.trim().is_empty());
+                let words = signals::robots_tag(response.headers, facts.agent());
+                let header = Some(words).filter(|words| !words.is_empty());
                 given(header.as_deref(), facts, |document| document.meta_robots, test)
             }
             Self::Canonical => {
@@ -302,11 +336,10 @@ fn given<'d>(
     }
 }
 
-/// Of robots.txt and the response's header the stricter one.
-fn usage(response: &ResponseFacts<'_>, facts: &Facts<'_>, name: &str) -> Preference {
+/// Of robots.txt and the response's headers the strictest.
+pub(in crate::policy) fn usage(response: &ResponseFacts<'_>, facts: &Facts<'_>, name: &str) -> Preference {
     let given = facts.usage.iter().filter(|(use_, _)| **use_ == *name).map(|(_, preference)| *preference);
-    let by_header = header(response, "content-usage").map(|header| signals::usage(&header, name));
-    given.chain(by_header).max().unwrap_or(Preference::Unset)
+    given.max().unwrap_or(Preference::Unset).max(signals::usage(response.headers, name))
 }
 
 fn without_slash(text: &str) -> &str {

@@ -4,8 +4,13 @@
 //! (`disposition`, `politeness.delay`, `meta.team` …). A rule assigns values to slots; while a request is judged
 //! only the rule that last assigned each slot is kept, which is also what explain shows.
 
+pub mod budget;
+pub mod checks;
+pub mod chosen;
 pub mod fields;
+pub mod keys;
 pub mod politeness;
+pub mod recrawl;
 pub mod robots;
 pub mod schema;
 pub mod timeouts;

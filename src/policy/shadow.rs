@@ -118,7 +118,7 @@ impl Shadows {
                 let decision = policy.stage_with(Some(root), &mut trail, stage, &at(address));
                 Shadow { root, decision, trail }
             });
-            if let Some(shadow) = first_admitted(judged) {
+            if let Some(shadow) = first_admitted(judged, |shadow| shadow.decision) {
                 self.put(policy, shadow);
             }
         }
@@ -140,13 +140,16 @@ impl Shadows {
     }
 }
 
-/// The first that is not rejected, else the first of all.
-fn first_admitted(mut judged: impl Iterator<Item = Shadow>) -> Option<Shadow> {
+/// The first that is not rejected, else the first of all: what is said of a host's addresses.
+pub fn first_admitted<J>(
+    mut judged: impl Iterator<Item = J>,
+    decision: impl Fn(&J) -> Decision,
+) -> Option<J> {
     let first = judged.next()?;
-    if !first.decision.rejects() {
+    if !decision(&first).rejects() {
         return Some(first);
     }
-    Some(judged.find(|shadow| !shadow.decision.rejects()).unwrap_or(first))
+    Some(judged.find(|next| !decision(next).rejects()).unwrap_or(first))
 }
 
 impl Shadow {
@@ -185,10 +188,13 @@ impl Policy {
     /// Whether a rule's own condition lets it do something, as far as this stage knows.
     fn holds(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
         let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else { return false };
-        let unread = stage == PolicyStage::Response && self.reads_no_documents(Some(root));
-        let facts = if unread { facts.silent() } else { *facts };
-        let condition = |condition: &super::condition::Condition| condition.evaluate(&facts, &self.lists);
-        let truth = match &rule.body {
+        self.applies(rule, facts) == Truth::Yes
+    }
+
+    /// Whether a rule's own condition lets it do something, whatever stands around it.
+    pub(in crate::policy) fn applies(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
+        let condition = |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
+        match &rule.body {
             RuleBody::Group(group) => match &group.guard {
                 Guard::Always => Truth::Yes,
                 Guard::When(guard) => condition(guard),
@@ -198,7 +204,6 @@ impl Policy {
                 Sense::Forbid => condition(&filter.condition),
                 Sense::Require => condition(&filter.condition).negated(),
             },
-        };
-        truth == Truth::Yes
+        }
     }
 }

@@ -1,19 +1,30 @@
-//! What response headers say about a document: usage preferences and its canonical URL.
+//! What response headers say about a document: usage preferences, the words for robots and its canonical URL.
 
-use super::fact::Preference;
+use super::fact::{HeaderView, Preference};
+use crate::robots::tag;
+use crate::robots::usage::{Spelling, preference};
 
-/// The preference for one kind of use in a `Content-Usage` header (aipref), a structured dictionary such as
-/// `train-ai=n, search=y`.
-pub(in crate::policy) fn usage(header: &str, name: &str) -> Preference {
-    let value = header.split(',').rev().find_map(|member| {
-        let (key, value) = member.split_once('=')?;
-        (key.trim() == name).then(|| value.split(';').next().unwrap_or("").trim())
-    });
-    match value {
-        Some("y") => Preference::Allow,
-        Some("n") => Preference::Deny,
-        _ => Preference::Unset,
+/// The preference for one use of what an answer says in its headers; the strictest of their lines holds.
+pub(in crate::policy) fn usage(headers: &dyn HeaderView, name: &str) -> Preference {
+    let mut strictest = Preference::Unset;
+    for (header, spelling) in [("content-usage", Spelling::Usage), ("content-signal", Spelling::Signal)] {
+        headers.each_line(header, &mut |line| strictest = strictest.max(preference(spelling, line, name)));
     }
+    strictest
+}
+
+/// The words of `X-Robots-Tag` that are for a crawler; empty if there are none.
+pub(in crate::policy) fn robots_tag(headers: &dyn HeaderView, agent: &str) -> String {
+    let mut words = String::new();
+    headers.each_line("x-robots-tag", &mut |line| tag::add_words(&mut words, line, agent));
+    words
+}
+
+/// The words of a document's `<meta name="robots">` that are for a crawler.
+pub(in crate::policy) fn meta_robots(content: &str, agent: &str) -> String {
+    let mut words = String::new();
+    tag::add_words(&mut words, content, agent);
+    words
 }
 
 /// The target of the first `Link` member with `rel=canonical` (RFC 8288 section 3), as written there.
@@ -32,18 +43,6 @@ pub(in crate::policy) fn canonical_link(header: &str) -> Option<&str> {
     None
 }
 
-/// Whether robots directives, of `X-Robots-Tag` or of a document, forbid indexing: `noindex`, or `none`. A directive for
-/// one agent, `other-bot: noindex`, counts for the crawler of that name.
-pub(in crate::policy) fn forbids_index(directives: &str, crawler: &str) -> bool {
-    directives.split(',').any(|directive| {
-        let (agent, directive) = directive.split_once(':').unwrap_or(("", directive));
-        let agent = agent.trim();
-        let concerns = matches!(agent, "" | "*" | "robots") || agent.eq_ignore_ascii_case(crawler);
-        let word = directive.trim();
-        concerns && (word.eq_ignore_ascii_case("noindex") || word.eq_ignore_ascii_case("none"))
-    })
-}
-
 fn is_canonical(parameter: &str) -> bool {
     let Some((name, value)) = parameter.split_once('=') else { return false };
     let words = value.trim().trim_matches('"');
@@ -53,31 +52,44 @@ fn is_canonical(parameter: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
-    #[test]
-    fn usage_reads_the_last_member_of_a_name() {
-        assert_eq!(usage("train-ai=n, search=y", "train-ai"), Preference::Deny);
-        assert_eq!(usage("train-ai=n;x=1", "train-ai"), Preference::Deny);
-        assert_eq!(usage("train-ai=n, train-ai=y", "train-ai"), Preference::Allow);
-        assert_eq!(usage("", "search"), Preference::Unset);
-        assert_eq!(usage("search=maybe", "search"), Preference::Unset);
+    /// Fields in their order.
+    struct Fields(&'static [(&'static str, &'static str)]);
+
+    impl HeaderView for Fields {
+        fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+            let values: Vec<&str> = self.0.iter().filter(|(n, _)| *n == name).map(|(_, v)| *v).collect();
+            (!values.is_empty()).then(|| values.join(", ").into())
+        }
+
+        fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
+            self.0.iter().filter(|(n, _)| *n == name).for_each(|(_, value)| see(value));
+        }
     }
 
     #[test]
-    fn directives_for_others_do_not_count() {
-        for (directives, expected) in [
-            ("noindex", true),
-            ("nofollow, NoIndex", true),
-            ("none", true),
-            ("index, follow", false),
-            ("other-bot: noindex", false),
-            ("news-bot: noindex", true),
-            ("unavailable_after: none at all", false),
-            ("", false),
+    fn usage_of_both_headers() {
+        for (fields, expected) in [
+            (&[("content-usage", "train-ai=n, search=y")][..], Preference::Deny),
+            (&[("content-usage", "train-ai=n"), ("content-usage", "train-ai=y")], Preference::Deny),
+            (&[("content-usage", "train-ai=n, train-ai=y")], Preference::Allow),
+            (&[("content-usage", "train-ai=y"), ("content-signal", "ai-train=no")], Preference::Deny),
+            (&[("content-signal", "ai-train=yes")], Preference::Allow),
+            (&[("content-signal", "search=no")], Preference::Unset),
+            (&[], Preference::Unset),
         ] {
-            assert_eq!(forbids_index(directives, "news-bot"), expected, "{directives}");
+            assert_eq!(usage(&Fields(fields), "train-ai"), expected, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn lines_of_the_tag_are_read_apart() {
+        let fields = Fields(&[("x-robots-tag", "other: noindex"), ("x-robots-tag", "nofollow, bot: none")]);
+        assert_eq!(robots_tag(&fields, "x"), "nofollow");
+        assert_eq!(robots_tag(&fields, "Bot"), "nofollow, none");
     }
 
     #[test]

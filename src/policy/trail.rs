@@ -12,6 +12,7 @@ use super::Policy;
 use super::options::{SetBy, Slot, Value, schema};
 use super::rule::{RuleBody, RuleIndex};
 use super::space::{RuleRange, SpaceIndex};
+use super::traps::Trap;
 
 /// What became of a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Trail {
     pub(in crate::policy) dispositions: u8,
     /// The first undecided rule that may have changed the disposition since it was last certain.
     pub(in crate::policy) open: Option<RuleIndex>,
+    /// The trap that caught the URL.
+    pub(in crate::policy) trap: Option<Trap>,
     /// Whose disposition does not count any more.
     pardoned: Option<SetBy>,
 }
@@ -71,6 +74,7 @@ impl Trail {
             doubt: None,
             dispositions: 0,
             open: None,
+            trap: None,
             pardoned: None,
         };
         trail.dispositions = bit(trail.disposition(policy));
@@ -103,6 +107,11 @@ impl Trail {
         let base = || policy.options.entries.get(usize::from(slot.0)).map_or(&Value::None, |e| &e.base);
         let of_space = || policy.spaces.get(self.space?)?.value(slot);
         assigned.or_else(of_space).unwrap_or_else(base)
+    }
+
+    /// The trap that caught the URL, if one did.
+    pub fn trap(&self) -> Option<Trap> {
+        self.trap
     }
 
     /// The crawler's space.

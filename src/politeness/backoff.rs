@@ -1,7 +1,9 @@
-//! Rest that an origin has asked for, by 429 or 503: nobody of any class goes to it meanwhile.
+//! Rest of an origin: it has asked for it by 429 or 503, or three answers in a row were bad. Nobody of any kind goes to
+//! it meanwhile.
 //!
-//! With Retry-After it lasts as long as that says; without, 5 s, doubled each time. Behind it requests go one at a
-//! time until answers are good again.
+//! With Retry-After it lasts as long as that says; without, 5 s, doubled each time. Behind it exactly one request goes,
+//! to see; if it is answered as it should be, requests go one at a time of each kind, and each good answer halves what
+//! is remembered, until nothing is. Who is under way, and which of them is that one, is not known here.
 
 use std::time::{Duration, Instant};
 
@@ -13,52 +15,169 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub const LONGEST_TOLD: Duration = Duration::from_secs(3_600);
 /// After so long without a complaint all is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(600);
+/// So many bad answers and failures in a row bring a rest about.
+const ROW: u8 = 3;
 
-/// The memory of an origin's complaints.
+/// The memory of an origin's complaints and failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
+    /// When the last rest ends; later, when the last failure behind it was.
     until: Option<Instant>,
     strikes: u8,
+    row: u8,
+    trust: Trust,
+    era: Era,
+    cause: Cause,
+}
+
+/// Why an origin rests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// It has asked for so long.
+    Asked,
+    /// It has complained and named no time.
+    Complained,
+    /// Answers were bad or failed.
+    #[default]
+    Failed,
+}
+
+impl Cause {
+    /// In words, for operators.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Asked => "it has asked for so long (Retry-After)",
+            Self::Complained => "it answered 429 or 503",
+            Self::Failed => "errors in a row",
+        }
+    }
+}
+
+/// The time between two rests, by number: what was sent before a rest says nothing of the time behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Era(u32);
+
+/// Whether an answer was good since the last rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trust {
+    #[default]
+    Proved,
+    Unproved,
+}
+
+/// How requests may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// As their pace says.
+    Free,
+    /// One of each kind at a time.
+    OneByOne,
+    /// One alone, to see.
+    Probe,
+    /// Not for so long.
+    Rest(Duration),
 }
 
 impl Backoff {
+    /// How requests may go now.
+    pub fn phase(&self, now: Instant) -> Phase {
+        // Nearly always.
+        if self.until.is_none() {
+            return Phase::Free;
+        }
+        if let Some(left) = self.left(now) {
+            return Phase::Rest(left);
+        }
+        if self.strikes == 0 || self.is_idle(now) {
+            return Phase::Free;
+        }
+        match self.trust {
+            Trust::Proved => Phase::OneByOne,
+            Trust::Unproved => Phase::Probe,
+        }
+    }
+
     /// The time for which nobody goes, if there is one.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         self.until?.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
-    /// Whether the last complaint is still to be followed by a good answer: one at a time then.
-    pub fn is_on_trial(&self, now: Instant) -> bool {
-        self.strikes > 0 && !self.is_idle(now)
+    /// Why it rests, or rested last.
+    pub fn cause(&self) -> Cause {
+        self.cause
     }
 
-    /// The origin has complained; `told` is what Retry-After says. Answers to what was sent before the rest began
-    /// count as one complaint.
-    pub fn complained(&mut self, told: Option<Duration>, draw: f32, now: Instant) {
+    /// Bad answers and failures in a row since the last rest or good answer.
+    pub fn row(&self) -> u8 {
+        self.row
+    }
+
+    /// Rests that are remembered; each good answer halves them.
+    pub fn strikes(&self) -> u8 {
+        self.strikes
+    }
+
+    /// What a request that goes now has to show later.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// The origin has complained; `told` is what Retry-After says. Answers to what was sent before a rest began can only
+    /// lengthen it.
+    pub fn complained(&mut self, told: Option<Duration>, era: Era, draw: f32, now: Instant) {
         let told = told.filter(|told| !told.is_zero()).map(|told| told.min(LONGEST_TOLD));
-        let resting = self.left(now).is_some();
-        if resting && told.is_none() {
+        if era == self.era {
+            let cause = if told.is_some() { Cause::Asked } else { Cause::Complained };
+            self.begin(told, cause, draw, now);
+        } else if let Some(until) = told.and_then(|told| now.checked_add(told))
+            && self.until < Some(until)
+        {
+            (self.until, self.cause) = (Some(until), Cause::Asked);
+        }
+    }
+
+    /// The origin has failed, or answered that it has. `draw` is from 0 to 1.
+    pub fn failed(&mut self, era: Era, draw: f32, now: Instant) {
+        if era != self.era {
             return;
         }
-        if !resting {
-            self.strikes = if self.is_idle(now) { 1 } else { self.strikes.saturating_add(1) };
+        if self.is_idle(now) {
+            (self.row, self.strikes) = (0, 0);
         }
-        let rest = told.unwrap_or_else(|| self.rest(draw));
-        self.until = self.until.max(now.checked_add(rest));
+        let probed = self.trust == Trust::Unproved && self.strikes > 0;
+        self.row += 1;
+        if probed || ROW <= self.row {
+            self.begin(None, Cause::Failed, draw, now);
+        } else {
+            self.until = self.until.max(Some(now));
+        }
     }
 
     /// The origin has answered as it should.
-    pub fn answered(&mut self, now: Instant) {
-        if self.left(now).is_none() {
+    pub fn answered(&mut self, era: Era, now: Instant) {
+        if era != self.era {
+            return;
+        }
+        self.row = 0;
+        if self.strikes > 0 && self.left(now).is_none() {
             self.strikes /= 2;
+            self.trust = Trust::Proved;
         }
     }
 
     /// Whether forgetting it changes nothing.
     pub fn is_idle(&self, now: Instant) -> bool {
+        let nothing = self.strikes == 0 && self.row == 0;
         let since = |until: Instant| now.checked_duration_since(until);
-        self.until
-            .is_none_or(|until| since(until).is_some_and(|since| self.strikes == 0 || FORGOTTEN <= since))
+        self.until.is_none_or(|until| since(until).is_some_and(|since| nothing || FORGOTTEN <= since))
+    }
+
+    fn begin(&mut self, told: Option<Duration>, cause: Cause, draw: f32, now: Instant) {
+        self.cause = cause;
+        self.strikes = if self.is_idle(now) { 1 } else { self.strikes.saturating_add(1) };
+        let rest = told.unwrap_or_else(|| self.rest(draw));
+        self.until = self.until.max(now.checked_add(rest));
+        (self.row, self.trust, self.era) = (0, Trust::Unproved, Era(self.era.0.wrapping_add(1)));
     }
 
     /// The jitter keeps several proxies from coming back at once.
@@ -71,55 +190,147 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::{Clock, Hand};
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// A memory, and requests that are answered at once or late.
+    struct Bench {
+        backoff: Backoff,
+        clock: Clock,
+        hand: Hand,
+        /// What was sent before.
+        late: Era,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (clock, hand) = Clock::manual();
+            Self { backoff: Backoff::default(), clock, hand, late: Era::default() }
+        }
+
+        fn complained(&mut self, told: Option<Duration>) {
+            self.backoff.complained(told, self.backoff.era(), 0.0, self.clock.now());
+        }
+
+        fn phase(&self) -> Phase {
+            self.backoff.phase(self.clock.now())
+        }
+
+        /// `g` a good answer, `b` a bad one, `c` a complaint; capitals are of what was sent when `s` was said. A number
+        /// is seconds that pass.
+        fn plays(&mut self, word: &str) {
+            let now = self.clock.now();
+            let era = if word.chars().all(char::is_uppercase) { self.late } else { self.backoff.era() };
+            match word.to_ascii_lowercase().as_str() {
+                "g" => self.backoff.answered(era, now),
+                "b" => self.backoff.failed(era, 0.0, now),
+                "c" => self.backoff.complained(None, era, 0.0, now),
+                "s" => self.late = self.backoff.era(),
+                seconds => self.hand.advance(SECOND * seconds.parse().expect("seconds")),
+            }
+        }
+    }
+
+    const ONE: Phase = Phase::OneByOne;
+
+    fn rest(seconds: u32) -> Phase {
+        Phase::Rest(SECOND * seconds)
+    }
+
+    #[test]
+    fn what_is_heard_and_what_comes_of_it() {
+        for (heard, phase) in [
+            ("", Phase::Free),
+            ("b b", Phase::Free),
+            ("b b b", rest(5)),
+            ("b g b g b g b", Phase::Free),
+            ("b b g b b", Phase::Free),
+            ("b b 599 b", rest(5)),
+            // Ten minutes make no row.
+            ("b b 600 b", Phase::Free),
+            ("c", rest(5)),
+            ("c 5", Phase::Probe),
+            ("c 5 g", Phase::Free),
+            ("c 5 b", rest(10)),
+            ("c 5 c", rest(10)),
+            ("c 5 b 10 b", rest(20)),
+            ("c 5 b 10 g", ONE),
+            ("c 5 b 10 g g", Phase::Free),
+            // Behind a good probe one failure is one of a row.
+            ("c 5 b 10 g b", ONE),
+            ("c 5 b 10 g b b b", rest(10)),
+            ("c 5 b 10 g c", rest(10)),
+            // What was sent before the rest counts once, whatever it was and whenever it comes.
+            ("s c C C B B B", rest(5)),
+            ("s c G", rest(5)),
+            ("s c 5 G", Phase::Probe),
+            ("s c 5 B", Phase::Probe),
+            ("s c 5 C", Phase::Probe),
+            ("s b b b B C", rest(5)),
+            ("c 5 600", Phase::Free),
+            ("c 5 599", Phase::Probe),
+            ("c 5 600 c", rest(5)),
+            ("c 5 600 b b", Phase::Free),
+            ("c 5 600 b b b", rest(5)),
+        ] {
+            let mut bench = Bench::new();
+            heard.split_whitespace().for_each(|word| bench.plays(word));
+            assert_eq!(bench.phase(), phase, "{heard}");
+        }
+    }
+
     #[test]
     fn retry_after_is_kept_to_and_capped() {
-        let (clock, hand) = Clock::manual();
-        let mut backoff = Backoff::default();
-        backoff.complained(Some(30 * SECOND), 0.0, clock.now());
-        backoff.complained(Some(10 * SECOND), 0.0, clock.now());
-        backoff.complained(None, 0.0, clock.now());
-        assert_eq!(backoff.left(clock.now()), Some(30 * SECOND));
-        hand.advance(30 * SECOND);
-        assert_eq!((backoff.left(clock.now()), backoff.is_on_trial(clock.now())), (None, true));
-        backoff.answered(clock.now());
-        assert!(!backoff.is_on_trial(clock.now()) && backoff.is_idle(clock.now()));
-        backoff.complained(Some(Duration::MAX), 0.0, clock.now());
-        assert_eq!(backoff.left(clock.now()), Some(LONGEST_TOLD));
+        let mut bench = Bench::new();
+        let before = bench.backoff.era();
+        bench.complained(Some(10 * SECOND));
+        // Another that was under way asks for more, or for less.
+        for (told, seconds) in [(Some(30), 30), (Some(20), 30), (Some(0), 30), (None, 30)] {
+            let told = told.map(|told| told * SECOND);
+            bench.backoff.complained(told, before, 0.0, bench.clock.now());
+            assert_eq!(bench.phase(), rest(seconds));
+        }
+        bench.hand.advance(30 * SECOND);
+        bench.plays("g");
+        assert!(bench.phase() == Phase::Free && bench.backoff.is_idle(bench.clock.now()));
+        for (told, seconds) in [(Duration::ZERO, 5), (Duration::MAX, 3_600)] {
+            let mut bench = Bench::new();
+            bench.complained(Some(told));
+            assert_eq!(bench.phase(), rest(seconds), "{told:?}");
+        }
     }
 
     #[test]
     fn without_a_time_each_rest_is_twice_the_last() {
-        let (clock, hand) = Clock::manual();
-        let mut backoff = Backoff::default();
+        let mut bench = Bench::new();
         for seconds in [5, 10, 20, 40, 80, 160, 320, 600, 600, 600] {
-            backoff.complained(None, 0.0, clock.now());
-            // Those that were under way say the same.
-            backoff.complained(None, 0.0, clock.now());
-            assert_eq!(backoff.left(clock.now()), Some(seconds * SECOND));
-            hand.advance(seconds * SECOND);
+            bench.complained(None);
+            assert_eq!(bench.phase(), rest(seconds));
+            bench.hand.advance(seconds * SECOND);
+            assert_eq!(bench.phase(), Phase::Probe);
         }
-        for _ in 0..4 {
-            assert!(backoff.is_on_trial(clock.now()));
-            backoff.answered(clock.now());
+        // Ten strikes are halved to none by four good answers.
+        for _ in 0..3 {
+            bench.plays("g");
+            assert_eq!(bench.phase(), ONE);
         }
-        assert!(!backoff.is_on_trial(clock.now()));
+        bench.plays("g");
+        assert_eq!(bench.phase(), Phase::Free);
     }
 
     #[test]
-    fn complaints_are_forgotten() {
-        let (clock, hand) = Clock::manual();
-        let mut backoff = Backoff::default();
-        for _ in 0..3 {
-            backoff.complained(None, 0.0, clock.now());
-            hand.advance(20 * SECOND);
-        }
-        hand.advance(FORGOTTEN);
-        assert!(backoff.is_idle(clock.now()) && !backoff.is_on_trial(clock.now()));
-        backoff.complained(Some(Duration::ZERO), 0.0, clock.now());
-        assert_eq!(backoff.left(clock.now()), Some(FIRST));
+    fn a_rest_that_is_lengthened_is_ended_by_nobody() {
+        let mut bench = Bench::new();
+        let before = bench.backoff.era();
+        bench.complained(Some(5 * SECOND));
+        bench.hand.advance(5 * SECOND);
+        assert_eq!(bench.phase(), Phase::Probe);
+        // While the probe is under way a late answer asks for more; the probe's cannot end that.
+        bench.backoff.complained(Some(60 * SECOND), before, 0.0, bench.clock.now());
+        bench.plays("g");
+        assert_eq!(bench.phase(), rest(60));
+        bench.hand.advance(60 * SECOND);
+        assert_eq!(bench.phase(), Phase::Probe);
     }
 }

@@ -1,4 +1,4 @@
-//! What went to one key in one class, and whether the next may go: delay, rate and concurrency together.
+//! What went to one key in one kind, and whether the next may go: delay, rate and concurrency together.
 //!
 //! A grant is a lease. It is *granted*, then *sent* when the last byte of the request's head is written, which is the
 //! moment that the delay counts from, and given up at the origin's last byte, or when its time is over.
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::pace::{Pace, Turn, Wait, Why};
+use super::pace::{Again, Pace, Spacing, Turn, Wait, Why};
 use super::rate::{Bucket, Taken};
 
 /// For how long a lease lasts from its grant, and again from the moment it is sent: a reader that takes its time with
@@ -29,7 +29,7 @@ pub enum Use {
     Used,
 }
 
-/// The memory of a key in one class.
+/// The memory of a key in one kind.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// When the last head was sent.
@@ -49,6 +49,8 @@ struct Lease {
     expires: Instant,
     progress: Progress,
     taken: Taken,
+    /// What was asked for when it was granted.
+    spacing: Spacing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,29 @@ impl Lane {
         }
     }
 
+    /// A request that was sent has to be sent once more, on another connection: at the pace of a new one, in the slot that
+    /// it has.
+    pub fn again(&mut self, id: LeaseId, now: Instant) -> Again {
+        let is_unsent = |lease: &Lease| lease.progress == Progress::Granted && now < lease.expires;
+        let other_unsent = self.leases.iter().any(|lease| lease.id != id && is_unsent(lease));
+        let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id) else { return Again::Never };
+        let spacing = lease.spacing;
+        if !spacing.delay.is_zero() {
+            // When that one is sent is not known; nor is it held up, since this one stays as it was.
+            if other_unsent {
+                return Again::In(spacing.delay);
+            }
+            (lease.progress, lease.expires) = (Progress::Granted, now + SLOT_MAX);
+            if let Some(time) = time_left(self.last, spacing.gap(self.draw), now) {
+                return Again::In(time);
+            }
+        }
+        match self.bucket.take_again(lease.taken, now) {
+            Ok(()) => Again::Now,
+            Err(time) => Again::In(time),
+        }
+    }
+
     /// The origin's last byte is here, or there will be none. One that has expired is forgotten already.
     pub fn release(&mut self, id: LeaseId, used: Use, now: Instant) {
         let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
@@ -91,6 +116,49 @@ impl Lane {
             (Use::Used, Progress::Granted) => self.note_sent(now),
             (Use::Used, Progress::Sent) => {}
         }
+    }
+
+    /// When a lease's head was written, if it was and the lease has not expired.
+    pub fn sent_at(&self, id: LeaseId) -> Option<Instant> {
+        let lease = self.leases.iter().find(|lease| lease.id == id)?;
+        if lease.progress == Progress::Sent { lease.expires.checked_sub(SLOT_MAX) } else { None }
+    }
+
+    /// When the last head was sent, if any was.
+    pub fn last(&self) -> Option<Instant> {
+        self.last
+    }
+
+    /// What a request of this pace would have to wait for now; none if it could go. Nothing is changed by it.
+    pub fn peek(&self, pace: &Pace, now: Instant) -> Option<Wait> {
+        let slots = |expires: Instant| Wait { time: expires.saturating_duration_since(now), why: Why::Slots };
+        let lives = |lease: &&Lease| now < lease.expires;
+        let living = || self.leases.iter().filter(lives);
+        if !pace.delay.is_zero() {
+            let unsent = |lease: &&Lease| lease.progress == Progress::Granted;
+            if let Some(expires) = living().filter(unsent).map(|lease| lease.expires).max() {
+                return Some(slots(expires));
+            }
+            // One that was never sent counts as sent when it expired.
+            let expired = self.leases.iter().filter(|lease| !lives(lease) && unsent(lease));
+            let last = self.last.max(expired.map(|lease| lease.expires).max());
+            if let Some(time) = time_left(last, pace.gap(self.draw), now) {
+                return Some(Wait { time, why: Why::Time });
+            }
+        }
+        let most = usize::try_from(pace.concurrency.max(1)).unwrap_or(usize::MAX);
+        if most <= living().count() {
+            return living().map(|lease| lease.expires).min().map(slots);
+        }
+        let mut bucket = self.bucket;
+        let time = bucket.take(pace.rate?, now).err()?;
+        Some(Wait { time, why: Why::Time })
+    }
+
+    /// The time that a lease has left.
+    pub fn left(&self, id: LeaseId, now: Instant) -> Option<Duration> {
+        let lease = self.leases.iter().find(|lease| lease.id == id)?;
+        lease.expires.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
     /// Requests under way.
@@ -117,8 +185,7 @@ impl Lane {
             }
             self.forget_expired(now);
         }
-        let since = now.saturating_duration_since(self.last?);
-        let time = pace.gap(self.draw).checked_sub(since).filter(|time| !time.is_zero())?;
+        let time = time_left(self.last, pace.gap(self.draw), now)?;
         Some(Wait { time, why: Why::Time })
     }
 
@@ -143,7 +210,8 @@ impl Lane {
         if progress == Progress::Sent {
             self.note_sent(now);
         }
-        self.leases.push(Lease { id, expires: now + SLOT_MAX, progress, taken });
+        let spacing = pace.spacing();
+        self.leases.push(Lease { id, expires: now + SLOT_MAX, progress, taken, spacing });
         id
     }
 
@@ -164,14 +232,19 @@ impl Lane {
     }
 }
 
+/// What is left of a gap behind the last head that was sent.
+fn time_left(last: Option<Instant>, gap: Duration, now: Instant) -> Option<Duration> {
+    gap.checked_sub(now.saturating_duration_since(last?)).filter(|time| !time.is_zero())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::{Clock, Hand};
-    use crate::politeness::pace::{Jitter, Rate};
+    use crate::politeness::pace::Rate;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const POLITE: Pace = Pace { delay: SECOND, jitter: Jitter::NONE, rate: None, concurrency: 2 };
+    const POLITE: Pace = Pace { delay: SECOND, concurrency: 2, ..Pace::FREE };
 
     fn lane() -> (Lane, Clock, Hand) {
         let (clock, hand) = Clock::manual();
@@ -179,16 +252,22 @@ mod tests {
     }
 
     fn go(lane: &mut Lane, pace: &Pace, now: Instant) -> LeaseId {
+        assert_eq!(lane.peek(pace, now), None);
         match lane.ask(pace, now) {
             Turn::Go(id) => id,
             Turn::Wait(wait) => panic!("{wait:?}"),
         }
     }
 
+    /// What is told is what could be seen before.
     fn wait(lane: &mut Lane, pace: &Pace, now: Instant) -> (Duration, Why) {
+        let seen = lane.peek(pace, now);
         match lane.ask(pace, now) {
             Turn::Go(id) => panic!("{id:?}"),
-            Turn::Wait(wait) => (wait.time, wait.why),
+            Turn::Wait(wait) => {
+                assert_eq!(seen, Some(wait));
+                (wait.time, wait.why)
+            }
         }
     }
 
@@ -234,6 +313,29 @@ mod tests {
         go(&mut lane, &pace, clock.now());
         lane.release(first, Use::Used, clock.now());
         assert_eq!(lane.leases(clock.now()), 1);
+    }
+
+    #[test]
+    fn what_is_sent_once_more_waits_like_a_new_one_and_nobody_overtakes_it() {
+        let (mut lane, clock, hand) = lane();
+        let pace = Pace { rate: Some(Rate::new(1, SECOND * 3, 1)), ..POLITE };
+        let id = go(&mut lane, &pace, clock.now());
+        lane.sent(id, 0.0, clock.now());
+        hand.advance(SECOND / 4);
+        assert_eq!(lane.again(id, clock.now()), Again::In(SECOND * 3 / 4));
+        hand.advance(SECOND);
+        assert_eq!(wait(&mut lane, &POLITE, clock.now()).1, Why::Slots);
+        assert_eq!(lane.again(id, clock.now()), Again::In(SECOND * 7 / 4));
+        hand.advance(SECOND * 2);
+        assert_eq!(lane.again(id, clock.now()), Again::Now);
+        lane.sent(id, 0.0, clock.now());
+        assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SECOND, Why::Time));
+        hand.advance(SECOND);
+        let other = go(&mut lane, &POLITE, clock.now());
+        assert_eq!(lane.again(id, clock.now()), Again::In(SECOND), "the other is on its way");
+        lane.sent(other, 0.0, clock.now());
+        lane.release(id, Use::Used, clock.now());
+        assert_eq!(lane.again(id, clock.now()), Again::Never, "its slot is gone");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What a policy wants of a key: the option `politeness`, as numbers.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
+
+use super::adaptive::Adaptive;
 
 /// No wait is longer than this: a longer one would overflow clocks.
 pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -17,28 +19,65 @@ pub struct Pace {
     pub rate: Option<Rate>,
     /// Requests under way at once, each until the origin's last byte.
     pub concurrency: u32,
+    /// A delay that follows the origin's latency, if that is longer.
+    pub adaptive: Option<Adaptive>,
+    /// Bytes of bodies in a second, on average.
+    pub bytes: Option<NonZeroU64>,
 }
 
 impl Pace {
     /// No limit that could ever hold a request.
-    pub const FREE: Self =
-        Self { delay: Duration::ZERO, jitter: Jitter::NONE, rate: None, concurrency: u32::MAX };
+    pub const FREE: Self = Self {
+        delay: Duration::ZERO,
+        jitter: Jitter::NONE,
+        rate: None,
+        concurrency: u32::MAX,
+        adaptive: None,
+        bytes: None,
+    };
 
     /// The delay with chance at work: `draw` is from 0 to 1.
     pub fn gap(&self, draw: f32) -> Duration {
-        self.jitter.stretch(self.delay, draw)
+        self.spacing().gap(draw)
+    }
+
+    /// What of it concerns a request that goes anew in the slot that it has.
+    pub fn spacing(&self) -> Spacing {
+        Spacing { delay: self.delay, jitter: self.jitter }
     }
 
     /// The time between two requests that this pace comes to: what each request ahead in the queue costs.
     pub fn interval(&self) -> Duration {
         let by_rate = self.rate.map_or(Duration::ZERO, |rate| rate.interval());
-        self.gap(0.5).max(by_rate)
+        let by_latency = self.adaptive.map_or(Duration::ZERO, |adaptive| adaptive.least());
+        self.gap(0.5).max(by_rate).max(by_latency)
+    }
+
+    /// Whether any moment of sending counts.
+    pub fn has_delay(&self) -> bool {
+        !self.delay.is_zero() || self.adaptive.is_some()
     }
 
     /// The same pace with a delay of at least this: a robots.txt may only lengthen it.
     #[must_use]
     pub fn at_least(self, delay: Option<Duration>) -> Self {
         Self { delay: self.delay.max(delay.unwrap_or_default()).min(LONGEST), ..self }
+    }
+}
+
+/// The time between two requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spacing {
+    /// The least.
+    pub delay: Duration,
+    /// By what it is multiplied.
+    pub jitter: Jitter,
+}
+
+impl Spacing {
+    /// The delay with chance at work: `draw` is from 0 to 1.
+    pub fn gap(&self, draw: f32) -> Duration {
+        self.jitter.stretch(self.delay, draw)
     }
 }
 
@@ -57,6 +96,11 @@ impl Jitter {
     pub fn new(from: f64, to: f64) -> Self {
         let from = (from as f32).clamp(1.0, 1000.0);
         Self { from, to: (to as f32).clamp(from, 1000.0) }
+    }
+
+    /// The least and the greatest factor.
+    pub fn range(self) -> (f32, f32) {
+        (self.from, self.to)
     }
 
     fn stretch(self, delay: Duration, draw: f32) -> Duration {
@@ -99,7 +143,7 @@ impl Rate {
 
 /// Whether a request is a page or belongs to one: they are paced apart, or no page would ever be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum Kind {
     /// A page.
     Navigation,
     /// What a browser loads for one.
@@ -113,6 +157,17 @@ pub enum Turn<G> {
     Go(G),
     /// Not yet.
     Wait(Wait),
+}
+
+/// What a request is told that has to be sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Now.
+    Now,
+    /// It is to ask again after this time; nobody else of its kind goes meanwhile.
+    In(Duration),
+    /// It is not to be sent: it has lost its slot, or the host has rested since it got that.
+    Never,
 }
 
 /// Why not yet, and for how long.
@@ -131,8 +186,10 @@ pub enum Why {
     Time,
     /// Those under way.
     Slots,
-    /// The origin has asked for rest.
+    /// The origin rests.
     Backoff,
+    /// It has rested, and one request is under way to see whether that was enough.
+    Probe,
 }
 
 #[cfg(test)]

@@ -41,6 +41,17 @@ impl Bucket {
         Ok(Taken(rate.interval()))
     }
 
+    /// Takes the same once more, as if nothing could go at once.
+    ///
+    /// # Errors
+    /// The time until there will be one.
+    pub fn take_again(&mut self, taken: Taken, now: Instant) -> Result<(), Duration> {
+        if taken.0.is_zero() {
+            return Ok(());
+        }
+        self.take(Rate::new(1, taken.0, 1), now).map(|_| ())
+    }
+
     /// Puts one back.
     pub fn give_back(&mut self, taken: Taken) {
         self.full = self.full.and_then(|full| full.checked_sub(taken.0));

@@ -43,7 +43,7 @@ pub fn after(wait: Wait, ahead: usize, pace: &Pace) -> Duration {
     let own = match wait.why {
         Why::Time | Why::Backoff => wait.time,
         // Nobody knows when those under way will end; surely not before they expire.
-        Why::Slots => pace.interval().min(wait.time),
+        Why::Slots | Why::Probe => pace.interval().min(wait.time),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
     let time = own.saturating_add(pace.interval().saturating_mul(ahead)).clamp(LEAST, MOST);

@@ -155,7 +155,8 @@ fn admit<O: Owner>(
     let owner = Arc::clone(owner);
     match Room::take(room, peer.ip()) {
         Some(place) => {
-            tokio::spawn(connection(socket, peer, place, reader, owner, drain.clone()));
+            // Boxed, since a task is moved several times before it is in its place.
+            tokio::spawn(Box::pin(connection(socket, peer, place, reader, owner, drain.clone())));
         }
         None => {
             // With no place to be told so, the connection is just closed.
@@ -210,7 +211,8 @@ async fn connection<O: Owner>(
     let mut client = Handover::from(socket);
     let mut connection = Connection { peer, client: client.watch(), kept: owner.connected(peer) };
     while let Some(behind) = serve_http(client, &owner, &connection, settings, &mut drain).await {
-        match owner.carry_on(behind, &mut connection, &mut drain).await {
+        // Boxed, as all that most connections never do.
+        match Box::pin(owner.carry_on(behind, &mut connection, &mut drain)).await {
             Some(inside) => client = inside,
             None => break,
         }

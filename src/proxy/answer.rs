@@ -1,21 +1,29 @@
 //! The answers that the proxy makes itself: status, reason headers and body (decisions.md section 3).
 
+mod wish;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
-    RETRY_AFTER,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE, RETRY_AFTER,
 };
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use crate::gate::judged::first_values;
 use crate::gate::refusal::Refusal;
+use crate::gate::response::Marks;
+use crate::metrics::record::Record;
 use crate::robots::standing::{Known, Standing};
-use crate::vocab::crawler::{Crawler, May};
+use crate::vocab::crawl_status::CrawlStatus;
+use crate::vocab::crawler::Crawler;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::{Conditional, Profile, Wire};
 use crate::vocab::rule_id::RuleId;
+use crate::vocab::trace_context::TraceId;
+
+use wish::Wish;
 
 /// `Crawl-Status`: a Norconex-style status, on every answer.
 pub const CRAWL_STATUS: HeaderName = HeaderName::from_static("crawl-status");
@@ -33,11 +41,16 @@ pub const CRAWL_RETRY: HeaderName = HeaderName::from_static("crawl-retry");
 pub const CRAWL_CODE: HeaderName = HeaderName::from_static("crawl-code");
 /// `Crawl-Error`: whether an origin's error is permanent (CloudView's table).
 pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
+/// `Crawl-Tag`: what was found in an answer that is passed on all the same.
+pub const CRAWL_TAG: HeaderName = HeaderName::from_static("crawl-tag");
+/// `Crawl-Redirect`: why the policy would refuse what a redirection leads to.
+pub const CRAWL_REDIRECT: HeaderName = HeaderName::from_static("crawl-redirect");
 /// `Crawl-Held`: for how many seconds a request was held for politeness.
 pub const CRAWL_HELD: HeaderName = HeaderName::from_static("crawl-held");
 /// `Crawl-Shadow`: what rules and policies in shadow would have said.
 pub const CRAWL_SHADOW: HeaderName = HeaderName::from_static("crawl-shadow");
-const CRAWL_TRACE: HeaderName = HeaderName::from_static("crawl-trace");
+/// `Crawl-Trace-Id`: the name of the request's trace, for crawlers that asked for it and may.
+pub const CRAWL_TRACE_ID: HeaderName = HeaderName::from_static("crawl-trace-id");
 /// `Proxy-Status` (RFC 9209).
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
@@ -89,45 +102,40 @@ pub struct Asker {
     accept: Option<HeaderValue>,
     conditional: Conditional,
     profile: Option<Profile>,
-    trace: Trace,
-}
-
-/// Whether a crawler is told more of a decision than its answer needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trace {
-    No,
-    /// It asks: `Crawl-Trace: 1`.
-    Asked,
-    /// It asks and it may.
-    Granted,
+    wish: Wish,
 }
 
 impl Asker {
     /// Keeps the fields, without reading them: most requests are not refused.
     pub fn of(headers: &HeaderMap) -> Self {
-        use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, USER_AGENT};
-        let asks = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
-        let traces = headers.get(CRAWL_TRACE).is_some_and(|value| value == "1");
-        Self {
-            agent: headers.get(USER_AGENT).cloned(),
-            accept: headers.get(ACCEPT).cloned(),
-            conditional: if asks { Conditional::Yes } else { Conditional::No },
-            profile: None,
-            trace: if traces { Trace::Asked } else { Trace::No },
+        let mut asker =
+            Self { agent: None, accept: None, conditional: Conditional::No, profile: None, wish: Wish::NONE };
+        for (name, value) in first_values(headers) {
+            match name.as_str() {
+                "user-agent" => asker.agent = Some(value.clone()),
+                "accept" => asker.accept = Some(value.clone()),
+                "if-none-match" | "if-modified-since" => asker.conditional = Conditional::Yes,
+                other => asker.wish.read(other, value, headers),
+            }
         }
+        asker
     }
 
-    /// The crawler turned out to be this one: its own profile comes before any other.
-    pub fn is(&mut self, crawler: &Crawler) {
+    /// Tells the record of the span that the client's request belongs to, if it says so.
+    pub fn follow(&self, record: &mut Record) {
+        self.wish.follow(record);
+    }
+
+    /// The crawler turned out to be this one: its own profile comes before any other, and the record hears what it may ask
+    /// of tracing.
+    pub fn is(&mut self, crawler: &Crawler, record: &mut Record) {
         self.profile = crawler.profile();
-        if self.trace == Trace::Asked && crawler.may(May::Trace) {
-            self.trace = Trace::Granted;
-        }
+        self.wish.of_crawler(crawler, record);
     }
 
-    /// Whether the client is told more of a decision than its answer needs.
-    pub fn traces(&self) -> bool {
-        self.trace == Trace::Granted
+    /// Tells a client that asked for a trace, and may have one, more of the decision than its answer needs.
+    pub fn tell_more(&self, headers: &mut HeaderMap, record: &Record) {
+        self.wish.tell(headers, record);
     }
 
     /// Whether the client asked for a 304.
@@ -189,7 +197,8 @@ pub fn refuse(
     headers.reserve(14);
     reason_headers(headers, refusal, in_force, decision);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later) {
+    let later = matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later);
+    if later || refusal.retry_after.is_some() {
         let seconds = refusal.retry_after.map_or(RETRY_SECONDS, |time| time.as_secs());
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -212,9 +221,30 @@ pub fn tell_held(headers: &mut HeaderMap, held: Duration) {
     insert(headers, CRAWL_HELD, &format!("{:.3}", held.as_secs_f64()));
 }
 
+/// `Crawl-Error: permanent`, `Crawl-Tag: unmodified`, `Crawl-Redirect: reject; rule=no-cgi; reason=rule`.
+pub fn tell_marks(headers: &mut HeaderMap, marks: Marks) {
+    if let Some(failing) = marks.failing {
+        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
+    }
+    marks.tags.into_iter().for_each(|tag| tell_tag(headers, tag));
+    if let Some(redirect) = marks.redirect {
+        headers.insert(CRAWL_REDIRECT, redirect);
+    }
+}
+
+/// `Crawl-Tag: noindex`: one of what checks have found in the answer.
+pub fn tell_tag(headers: &mut HeaderMap, tag: HeaderValue) {
+    headers.append(CRAWL_TAG, tag);
+}
+
 /// `Crawl-Shadow: reject; rule=no-cgi`.
 pub fn tell_shadows(headers: &mut HeaderMap, words: &str) {
     insert(headers, CRAWL_SHADOW, words);
+}
+
+/// `Crawl-Trace-Id: 0af7651916cd43dd8448eb211c80319c`.
+pub fn tell_trace(headers: &mut HeaderMap, trace: TraceId) {
+    insert(headers, CRAWL_TRACE_ID, &trace.to_string());
 }
 
 /// RFC 7617: one realm, and passwords in UTF-8.
@@ -259,12 +289,7 @@ pub fn known_robots_txt(known: &Known) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     let headers = response.headers_mut();
-    let crawl_status = match status {
-        200 => "ACCEPTED",
-        404 | 410 => "REJECTED_NOTFOUND",
-        _ => "REJECTED_BAD_STATUS",
-    };
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status));
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(CrawlStatus::of_origin(status).as_str()));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     *response.body_mut() = text;
@@ -273,7 +298,7 @@ pub fn known_robots_txt(known: &Known) -> Response<Bytes> {
 
 fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<'_>, decision: &str) {
     let row = refusal.reason.row();
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(row.crawl_status));
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(row.crawl_status.as_str()));
     headers.insert(CRAWL_REASON, HeaderValue::from_static(row.name));
     if let Some(rule) = &refusal.rule {
         insert(headers, CRAWL_RULE, rule.as_str());
@@ -283,6 +308,9 @@ fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<
     headers.insert(CRAWL_RETRY, HeaderValue::from_static(row.retry.as_str()));
     if let Some(code) = refusal.code.or(row.code) {
         headers.insert(CRAWL_CODE, HeaderValue::from(code));
+    }
+    if let Some(failing) = refusal.failing {
+        headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
     }
     insert(headers, PROXY_STATUS, &proxy_status(refusal));
 }
@@ -355,7 +383,7 @@ mod tests {
 
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+        headers.insert(http::header::ACCEPT, HeaderValue::from_str(accept).unwrap());
         let in_force = InForce { name: "acme", revision: "3f9c2a1b" };
         refuse(refusal, Asker::of(&headers).manner(ProfileChoice::Always(profile)), in_force, "a1-1").unwrap()
     }

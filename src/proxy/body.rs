@@ -13,10 +13,12 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::gate::hold::Slot;
 use crate::gate::permit::OfBodies;
+use crate::gate::response::ContentHash;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::document::{Document, Outgoing};
 use super::head::timer::LazyTimer;
 use super::pool::{Link, Pool};
 
@@ -69,6 +71,7 @@ pub struct Body<G> {
 enum Content {
     Full(Option<Bytes>),
     Streamed(Box<Download>),
+    Document(Box<Document>),
 }
 
 /// What a body tells the guard that travels with it.
@@ -77,6 +80,8 @@ pub trait BodyGuard {
     fn sent(&mut self, bytes: u64);
     /// The origin's body broke off.
     fn broke(&mut self, error: BodyError);
+    /// The SHA-256 of the whole of it, content codings undone; where that was asked for, before [`Self::ended`].
+    fn content(&mut self, hash: ContentHash);
     /// The last byte was handed to the client.
     fn ended(&mut self);
 }
@@ -88,11 +93,16 @@ impl<G: BodyGuard> Body<G> {
     }
 
     /// The body of an origin's answer.
-    pub fn streamed(mut download: Box<Download>, guard: G) -> Self {
-        if download.incoming.is_end_stream() {
-            download.give_back();
+    pub fn streamed(outgoing: Outgoing, guard: G) -> Self {
+        match outgoing {
+            Outgoing::Plain(mut download) => {
+                if download.incoming.is_end_stream() {
+                    download.give_back();
+                }
+                Self::new(Content::Streamed(download), guard)
+            }
+            Outgoing::Document(document) => Self::new(Content::Document(document), guard),
         }
-        Self::new(Content::Streamed(download), guard)
     }
 
     /// hyper asks nothing of a body that is over from the start.
@@ -108,6 +118,7 @@ impl<G: BodyGuard> Body<G> {
         match &self.content {
             Content::Full(bytes) => bytes.is_none(),
             Content::Streamed(download) => download.incoming.is_end_stream(),
+            Content::Document(document) => document.is_over(),
         }
     }
 }
@@ -124,6 +135,7 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
         let next = match &mut this.content {
             Content::Full(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
             Content::Streamed(download) => ready!(download.poll_data(cx)).map(|r| r.map(Frame::data)),
+            Content::Document(document) => ready!(document.poll_data(cx)).map(|r| r.map(Frame::data)),
         };
         match &next {
             Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
@@ -131,7 +143,13 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
             None => {}
         }
         // hyper asks no more of a body that says it is over.
-        if next.is_none() || this.is_over() {
+        let ended = next.is_none() || matches!(next, Some(Ok(_))) && this.is_over();
+        if ended {
+            if let Content::Document(document) = &mut this.content
+                && let Some(hash) = document.hash()
+            {
+                this.guard.content(hash);
+            }
             this.guard.ended();
         }
         Poll::Ready(next)
@@ -145,6 +163,7 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
         match &self.content {
             Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
             Content::Streamed(download) => download.incoming.size_hint(),
+            Content::Document(document) => document.size_hint(),
         }
     }
 }
@@ -236,13 +255,29 @@ impl Download {
         std::future::poll_fn(|cx| self.poll_data(cx)).await
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    /// Whether all of it has come.
+    pub(in crate::proxy) fn is_over(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    /// How much of it is still to come, as far as that is known.
+    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+
+    pub(in crate::proxy) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             match self.poll_incoming(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.idle.note();
                     // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
                     let Ok(data) = frame.into_data() else { continue };
+                    if let Some(slot) = &mut self.slot {
+                        slot.received(data.len());
+                    }
                     let data = self.within_limit(data);
                     // hyper asks no more of a body that says it is over.
                     if self.incoming.is_end_stream() {
@@ -251,17 +286,19 @@ impl Download {
                     return Poll::Ready(Some(data));
                 }
                 Poll::Ready(Some(Err(_))) => {
-                    return Poll::Ready(Some(Err(self.close(BodyError::Incomplete))));
+                    return Poll::Ready(Some(Err(self.broke(BodyError::Incomplete))));
                 }
                 Poll::Ready(None) => {
                     self.give_back();
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    if self.whole.poll_once(cx).is_pending() {
-                        ready!(self.idle.poll(cx));
+                    // A whole body may take too long because its reader is slow; silence is the origin's.
+                    if self.whole.poll_once(cx).is_ready() {
+                        return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
                     }
-                    return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
+                    ready!(self.idle.poll(cx));
+                    return Poll::Ready(Some(Err(self.broke(BodyError::Idle))));
                 }
             }
         }
@@ -288,6 +325,14 @@ impl Download {
             }
             None => Err(self.close(BodyError::TooLarge)),
         }
+    }
+
+    /// The origin has failed in the middle.
+    fn broke(&mut self, error: BodyError) -> BodyError {
+        if let Some(slot) = &mut self.slot {
+            slot.failed();
+        }
+        self.close(error)
     }
 
     fn close(&mut self, error: BodyError) -> BodyError {

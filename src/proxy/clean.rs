@@ -9,10 +9,10 @@ use http::header::{
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
+use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::media_type::essence;
-use crate::vocab::profile::Conditional;
 
-use super::answer::{CRAWL_ERROR, CRAWL_STATUS, PROXY_STATUS};
+use super::answer::{CRAWL_STATUS, PROXY_STATUS};
 
 /// Whether a field belongs to one connection, or to whoever runs this proxy.
 fn is_hop_by_hop(name: &str) -> bool {
@@ -33,7 +33,14 @@ fn is_hop_by_hop(name: &str) -> bool {
 
 /// Whether a field of a request tells origins about the crawler's network, or is answered by the proxy itself.
 fn is_for_the_proxy(name: &str) -> bool {
-    matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta") || name.starts_with("x-forwarded-")
+    matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta")
+        || name.starts_with("x-forwarded-")
+        || is_of_a_trace(name)
+}
+
+/// Whose crawl a request belongs to is no business of the site that is crawled: traces end here.
+fn is_of_a_trace(name: &str) -> bool {
+    matches!(name, "traceparent" | "tracestate" | "baggage")
 }
 
 /// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
@@ -136,31 +143,22 @@ pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding>
     Ok(Framing::Plain)
 }
 
-/// Makes an origin's fields those of an answer to the client. `asked` is whether the client asked for a 304.
-pub fn response(
-    headers: &mut HeaderMap,
-    status: StatusCode,
-    version: Version,
-    via: &ViaName,
-    asked: Conditional,
-) {
+/// Makes an origin's fields those of an answer to the client.
+pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
     remove(headers, |name| is_hop_by_hop(name) || is_ours(name) || leads_around(name));
     remove_our_proxy_status(headers);
     settle_content_type(headers);
     via.append(headers, version);
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(crawl_status(status)));
-    if let Some(error) = crawl_error(status, headers, asked) {
-        headers.insert(CRAWL_ERROR, HeaderValue::from_static(error));
-    }
+    headers.insert(CRAWL_STATUS, HeaderValue::from_static(CrawlStatus::of_origin(status.as_u16()).as_str()));
 }
 
 /// Removes the fields that the function picks, and those that `Connection` names.
 fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
-    if headers.contains_key(CONNECTION) {
+    removed.extend(headers.keys().filter(|name| is_removed(name.as_str())).cloned());
+    if removed.contains(&CONNECTION) {
         removed.extend(nominated(headers));
     }
-    removed.extend(headers.keys().filter(|name| is_removed(name.as_str())).cloned());
     for name in removed {
         headers.remove(name);
     }
@@ -221,28 +219,6 @@ fn members(value: &str) -> impl Iterator<Item = &str> {
     split.map(str::trim).filter(|member| !member.is_empty())
 }
 
-/// The label of an origin's answer (decisions.md section 2).
-pub fn crawl_status(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        404 | 410 => "REJECTED_NOTFOUND",
-        400.. => "REJECTED_BAD_STATUS",
-        _ => "ACCEPTED",
-    }
-}
-
-/// CloudView's table: 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so is a 304
-/// that nobody asked for.
-fn crawl_error(status: StatusCode, headers: &HeaderMap, asked: Conditional) -> Option<&'static str> {
-    let waits = headers.contains_key(http::header::RETRY_AFTER);
-    match status.as_u16() {
-        429 => Some("temporary"),
-        503 if waits => Some("temporary"),
-        304 if asked == Conditional::No => Some("permanent"),
-        400.. => Some("permanent"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +243,12 @@ mod tests {
             ("content-length", "3"),
             ("proxy-authorization", "Basic eA=="),
             ("crawl-depth", "3"),
+            ("crawl-priority", "-2"),
+            ("priority", "u=0"),
             ("x-forwarded-for", "10.0.0.1"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("tracestate", "vendor=1"),
+            ("baggage", "user=7"),
             ("cookie", "a=b"),
         ]);
         assert_eq!(fields.len(), 4, "{fields:?}");
@@ -283,7 +264,7 @@ mod tests {
             ("crawl-anything", "x"),
             ("proxy-status", "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate"),
         ]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"), Conditional::No);
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
         assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
         assert_eq!(headers["crawl-status"], "ACCEPTED");
         assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
@@ -293,22 +274,8 @@ mod tests {
     fn nothing_leads_around_the_proxy() {
         let mut headers =
             map(&[("alt-svc", "h3=\":443\"; ma=86400"), ("alt-svc", "clear"), ("alt-used", "h")]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"), Conditional::No);
+        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
         assert!(!headers.contains_key("alt-svc") && headers.contains_key("alt-used"), "{headers:?}");
-    }
-
-    #[test]
-    fn errors_are_told_apart_as_cloudview_does() {
-        let error = |status: u16, fields: &[(&'static str, &str)]| {
-            crawl_error(StatusCode::from_u16(status).unwrap(), &map(fields), Conditional::Yes)
-        };
-        assert_eq!(error(503, &[("retry-after", "1")]), Some("temporary"));
-        assert_eq!(error(503, &[]), Some("permanent"));
-        assert_eq!(error(429, &[]), Some("temporary"));
-        assert_eq!(error(404, &[]), Some("permanent"));
-        assert_eq!(error(304, &[]), None);
-        let unasked = crawl_error(StatusCode::NOT_MODIFIED, &HeaderMap::new(), Conditional::No);
-        assert_eq!(unasked, Some("permanent"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod inside;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use tokio::net::TcpStream;
 
+use crate::clock::Lapse;
 use crate::gate::crawlers::{Caller, Identity};
 use crate::gate::permit::TunnelPermit;
 use crate::gate::refusal::Refusal;
@@ -27,6 +29,7 @@ use crate::metrics::OpenConnection;
 use crate::metrics::labels::{Source, TunnelVerdict};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Record;
+use crate::metrics::trace::Part;
 use crate::tls::leaf::is_certifiable;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -37,10 +40,10 @@ use super::destination::Vetted;
 use super::dial::dial;
 use super::front::{self, Inside};
 use super::head::ServiceOpen;
-use super::http::{
-    Exchange, Hangup, Panicked, PolicyInForce, Refused, Reply, decided, established, own, unwinding,
-};
+use super::http::{Exchange, Panicked, PolicyInForce, Refused, unwinding};
 use super::intercept::{self, Telling};
+use super::reply::{Hangup, Reply, established, own};
+use super::timing::{self, Waited};
 use super::tunnel::Place;
 use super::upstream::UpstreamError;
 
@@ -57,7 +60,7 @@ pub struct Seat {
     /// Who it may be.
     pub caller: Caller,
     _counted: OpenConnection,
-    granted: Mutex<Option<Granted>>,
+    granted: Mutex<Option<Box<Granted>>>,
     inside: Option<(Inside, Option<Place>)>,
 }
 
@@ -99,10 +102,10 @@ impl Seat {
     }
 
     fn grant(&self, granted: Granted) {
-        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(granted));
     }
 
-    fn granted(&mut self) -> Option<Granted> {
+    fn granted(&mut self) -> Option<Box<Granted>> {
         self.granted.get_mut().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -115,10 +118,16 @@ impl Exchange {
     pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
         self.recorder.log().room().await;
         let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
+        record.client(seat.caller.address());
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
+        asker.follow(&mut record);
         let method = request.method().clone();
-        let way = match unwinding(self.way(request, seat, &mut asker, &mut snapshot, &mut record)).await {
+        let way = {
+            let way = self.way(request, seat, &mut asker, &mut snapshot, &mut record);
+            unwinding(pin!(way)).await
+        };
+        let way = match way {
             Ok(way) => way,
             Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
         };
@@ -129,7 +138,7 @@ impl Exchange {
                 return match self.refused(&refusal, &asker, &snapshot, &mut record) {
                     Some(response) => {
                         let response = with_phrase(response, &refusal, &record);
-                        Ok(own(response, &method, record, open))
+                        Ok(own(response, &method, Box::new(record), open))
                     }
                     None => Err(Hangup),
                 };
@@ -172,7 +181,7 @@ impl Exchange {
         let (parts, _) = request.into_parts();
         let who = identify(&self.crawlers, &seat.caller, &parts.headers).await?;
         record.crawler(who.index);
-        asker.is(&who.crawler);
+        asker.is(&who.crawler, record);
         record.enter(Stage::Target);
         let host = front::enter_tunnel(&parts, &self.via, seat.inside())?;
         record.host(&host);
@@ -190,7 +199,7 @@ impl Exchange {
                 record.allowed(None);
                 return Ok((host.clone(), Onward::Plain(who, self.place(&host)?)));
             }
-            TlsWay::Tunnel | TlsWay::Reject(_) => match self.blind(asked, snapshot, record).await {
+            TlsWay::Tunnel | TlsWay::Reject(_) => match Box::pin(self.blind(asked, snapshot, record)).await {
                 Ok(blind) => return Ok((host, blind)),
                 Err(refusal) => Some(refusal),
             },
@@ -241,10 +250,7 @@ impl Exchange {
         };
         let TunnelPassage { outcome, judged, held } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
-        if let Some(time) = judged.found_in {
-            record.resolved_in(time);
-        }
-        decided(record, held);
+        timing::decided(record, Waited { found_in: judged.found_in, fetched_in: None, held });
         if held.is_some() {
             *snapshot = Arc::clone(&judged.snapshot);
         }
@@ -270,16 +276,26 @@ impl Exchange {
         judged: TunnelJudged<Arc<PolicyMetrics>>,
         record: &mut Record,
     ) -> Result<Blind, Refusal> {
-        let (_, vetted, slot) = permit.redeem();
+        let (_, vetted, mut slot) = permit.redeem();
         record.enter(Stage::Upstream);
         let began = record.clock().now();
         let limits = self.tunnels.settings.dial.with(judged.timeouts());
-        let dialled = dial(&vetted, limits).await.map_err(UpstreamError::Dial);
-        let (origin, address) = dialled.inspect_err(|error| record.upstream_failed(error.as_str()))?;
+        let dialled = dial(&vetted, limits).await;
+        self.vetting.dead().note(vetted.addresses(), &dialled);
+        let dialled = dialled.map_err(UpstreamError::Dial);
+        let (origin, address) = dialled.inspect_err(|error| {
+            record.upstream_failed(error.as_str());
+            if error.is_of_the_origin() {
+                slot.failed();
+            }
+        })?;
         // The tunnel is open, and takes none of the slots that requests have.
         slot.sent();
+        slot.opened();
         drop(slot);
-        record.connected_in(record.clock().now().saturating_duration_since(began));
+        let connect = Lapse::between(began, record.clock().now());
+        record.connected_in(connect.took);
+        record.part(Part::Connect, connect);
         record.address(address.ip());
         Ok(Blind { origin, address, judged })
     }

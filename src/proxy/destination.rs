@@ -4,16 +4,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
+use crate::clock::Lapse;
 use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
 use crate::metrics::Metrics;
 use crate::vocab::address::{AddressClass, classify, reached, unmapped};
 use crate::vocab::target::{HostTarget, UrlTarget};
 
+use super::dead::Dead;
 use super::resolve::{Found, ResolveError, Resolver};
 
 /// What `egress` of the configuration allows.
@@ -42,7 +45,7 @@ pub struct PrivateHost {
 #[derive(Clone, Debug)]
 pub struct Vetted {
     addresses: SmallVec<[SocketAddr; 2]>,
-    found_in: Option<Duration>,
+    found_in: Option<Lapse>,
 }
 
 impl Vetted {
@@ -62,7 +65,7 @@ impl Addresses for Vetted {
         self.addresses.first().map(SocketAddr::ip)
     }
 
-    fn found_in(&self) -> Option<Duration> {
+    fn found_in(&self) -> Option<Lapse> {
         self.found_in
     }
 }
@@ -73,6 +76,7 @@ pub struct Vetting {
     resolver: Resolver,
     egress: Egress,
     metrics: Metrics,
+    dead: Arc<Dead>,
 }
 
 /// Names that belong to no public host: they resolve only where the configuration says so.
@@ -81,7 +85,24 @@ const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "
 impl Vetting {
     /// Vets what the resolver finds by the rules of `egress`.
     pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
-        Self { resolver, egress, metrics }
+        let dead = Arc::new(Dead::new(resolver.clock().clone()));
+        Self { resolver, egress, metrics, dead }
+    }
+
+    /// The addresses of a canonical host that are known to refuse connections, and for how long.
+    pub fn refusing(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
+        self.dead.on(&self.remembered(host))
+    }
+
+    /// The addresses of a canonical host that are known without asking.
+    pub fn remembered(&self, host: &str) -> Vec<IpAddr> {
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
+        literal.map_or_else(|_| self.resolver.remembered(host), |address| vec![address])
+    }
+
+    /// What refuses connections: whoever dials what was vetted tells it.
+    pub fn dead(&self) -> &Arc<Dead> {
+        &self.dead
     }
 
     async fn resolve(&self, host: &str, literal: Option<IpAddr>, port: u16) -> Result<Vetted, Unreachable> {
@@ -92,13 +113,13 @@ impl Vetting {
             return self.vet_all(host, &[literal], port);
         }
         if self.is_local_name(host) {
-            return Err(Unreachable::NoSuchName);
+            return Err(Unreachable::NoSuchName(None));
         }
-        let Found { addresses, found_in } = self.resolver.addresses(host).await;
+        let Found { addresses, found_in, again_in } = self.resolver.addresses(host).await;
         let addresses = addresses.map_err(|error| match error {
-            ResolveError::NoSuchName => Unreachable::NoSuchName,
-            ResolveError::Failed => Unreachable::LookupFailed,
-            ResolveError::Timeout => Unreachable::LookupTimeout,
+            ResolveError::NoSuchName => Unreachable::NoSuchName(again_in),
+            ResolveError::Failed => Unreachable::LookupFailed(again_in),
+            ResolveError::Timeout => Unreachable::LookupTimeout(again_in),
         })?;
         self.vet_all(host, &addresses, port).map(|vetted| Vetted { found_in, ..vetted })
     }
@@ -118,7 +139,7 @@ impl Vetting {
         }
         match refused {
             Some(class) if vetted.is_empty() => Err(Unreachable::Prohibited(class.as_str())),
-            _ if vetted.is_empty() => Err(Unreachable::NoSuchName),
+            _ if vetted.is_empty() => Err(Unreachable::NoSuchName(None)),
             _ => Ok(Vetted { addresses: vetted, found_in: None }),
         }
     }
@@ -170,6 +191,10 @@ impl Destinations for Vetting {
 
     async fn vet(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
         self.resolve(target.host(), target.ip(), target.port()).await
+    }
+
+    fn refusing(&self, vetted: &Vetted) -> Option<Duration> {
+        self.dead.left(vetted.addresses())
     }
 
     async fn vet_host(&self, host: &HostTarget) -> Result<Vetted, Unreachable> {

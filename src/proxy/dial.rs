@@ -16,7 +16,7 @@ use super::destination::Vetted;
 /// How long one attempt has before the next begins beside it (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 /// Addresses tried at most.
-const ATTEMPTS: usize = 4;
+pub(super) const ATTEMPTS: usize = 4;
 
 /// How long connecting may take.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,22 @@ pub enum DialError {
     Other,
 }
 
+impl DialError {
+    /// What two attempts come to.
+    fn or(self, later: Self) -> Self {
+        match (self, later) {
+            (_, Self::Timeout | Self::Other) => later,
+            (Self::Timeout | Self::Other, _) => self,
+            (Self::Refused, _) | (_, Self::Refused) => Self::Refused,
+            (Self::Unreachable, Self::Unreachable) => Self::Unreachable,
+        }
+    }
+}
+
 /// Connects to the first of the vetted addresses that answers.
 ///
 /// # Errors
-/// The failure of the last attempt that ended.
+/// The failure that leaves the most hope: all refuse, or cannot be reached, only if no attempt failed otherwise.
 pub async fn dial(vetted: &Vetted, limits: DialLimits) -> Result<(TcpStream, SocketAddr), DialError> {
     let order = interleaved(vetted.addresses());
     match timeout(limits.total, race(order, limits.connect)).await {
@@ -79,7 +91,7 @@ fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
 /// Begins an attempt, and another beside it whenever one fails or takes too long.
 async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut attempts = tokio::task::JoinSet::new();
-    let mut last = DialError::Unreachable;
+    let mut worst = DialError::Unreachable;
     while let Some(address) = order.pop_front() {
         if order.is_empty() && attempts.is_empty() {
             // The usual case: one address, no task of its own.
@@ -90,8 +102,8 @@ async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStr
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = DialError::Other,
+                Ok(Err(error)) => worst = worst.or(error),
+                Err(_) => worst = DialError::Other,
             },
             () = &mut stagger => {}
         }
@@ -99,11 +111,11 @@ async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStr
     while let Some(ended) = attempts.join_next().await {
         match ended {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = DialError::Other,
+            Ok(Err(error)) => worst = worst.or(error),
+            Err(_) => worst = DialError::Other,
         }
     }
-    Err(last)
+    Err(worst)
 }
 
 async fn attempt(address: SocketAddr, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {

@@ -7,15 +7,18 @@
 //! read here. It is no second framing parser.
 
 mod closing;
+mod handover;
 mod line;
 mod reader;
 mod scan;
 pub(in crate::proxy) mod secure;
+mod sending;
 mod socket;
 pub(in crate::proxy) mod timer;
 mod turn;
 
-pub use reader::{Handover, HeadEvents, HeadReader, ReaderSettings};
+pub use handover::Handover;
+pub use reader::{HeadEvents, HeadReader, ReaderSettings};
 pub use scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan, scan};
 pub use socket::ClientWatch;
 pub use turn::{ServiceOpen, Turn};

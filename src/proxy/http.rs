@@ -1,25 +1,28 @@
 //! One HTTP exchange: from hyper's request to the answer, and the record that goes with it.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod bare;
+mod ends;
+
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request, response};
-use hyper::body::{Body as _, Incoming};
-use hyper::ext::ReasonPhrase;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
+use http::{HeaderValue, Request, Response, request, response};
+use hyper::body::Incoming;
 
 use crate::gate::crawlers::Crawlers;
 use crate::gate::hold::Hold;
 use crate::gate::judged::{Asked, Judged};
+use crate::gate::permit::Permit;
 use crate::gate::refusal::{Form, Refusal};
-use crate::gate::request::{Outcome, Passage, Waits, Way};
+use crate::gate::request::{Ledger, Outcome, Passage, Waits, Way};
+use crate::gate::response::Marks;
 use crate::gate::snapshot::{InForce, Snapshot};
 use crate::gate::stage::identify::identify;
+use crate::gate::stage::learn::{self, Learning};
+use crate::gate::stage::recrawl;
 use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::Source;
 use crate::metrics::policy::PolicyMetrics;
@@ -28,21 +31,24 @@ use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::answer::{self, Asker, ProfileChoice};
-use super::body::{Body, BodyError, BodyGuard, BodyTimes, Download, Upload};
+use super::body::{Body, BodyTimes, Download, Upload};
 use super::clean::{self, Framing, UnknownCoding, ViaName};
 use super::connect::Seat;
 use super::destination::Vetting;
+use super::document::{self, Outgoing};
 use super::front::{self, Entry, Inside, Journey};
 use super::head::ServiceOpen;
 use super::intercept::Interceptor;
+use super::reply::{Hangup, Reply, own, travelling_far};
 use super::robots::Robots;
 use super::robots_tag;
+use super::timing::{self, Waited};
 use super::tunnel::Tunnels;
 use super::upstream::{Answered, Call, Upstream, UpstreamError};
 
-/// What a refused client's unread body may have, to be read and dropped so that its connection is kept.
-const DISCARD: u64 = 64 * 1024;
-const DISCARD_TIME: Duration = Duration::from_secs(1);
+pub use bare::bare_refusal;
+use ends::discarded;
+pub(in crate::proxy) use ends::{Panicked, unwinding};
 
 /// The snapshot that the proxy judges under.
 pub type PolicyInForce = Snapshot<Arc<PolicyMetrics>>;
@@ -58,6 +64,8 @@ pub struct Exchange {
     pub vetting: Arc<Vetting>,
     /// Hosts' robots.txt.
     pub robots: Robots,
+    /// What is remembered of URLs, once a policy needs that.
+    pub ledger: Arc<OnceLock<Ledger>>,
     /// Origins.
     pub upstream: Arc<Upstream>,
     /// Records.
@@ -78,45 +86,20 @@ pub struct Exchange {
     pub body_times: BodyTimes,
 }
 
-/// What hyper gets: an answer, or the order to close without one.
-pub type Reply = Result<Response<Body<Travelling>>, Hangup>;
-
-/// The connection closes without an answer: what some crawlers take for "later".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hangup;
-
-impl std::fmt::Display for Hangup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("closed without an answer")
-    }
+/// An origin's answer that may be passed on.
+struct Passed {
+    head: response::Parts,
+    body: Outgoing,
+    learning: Option<Box<Learning>>,
 }
 
-impl std::error::Error for Hangup {}
-
-/// What goes with an answer's body to its last byte.
-#[derive(Debug)]
-pub struct Travelling {
-    /// None behind a CONNECT that was granted: its record goes on with the tunnel.
-    record: Option<Record>,
-    _open: ServiceOpen,
+/// An answer on its way through the stages behind the origin.
+struct Answer {
+    head: response::Parts,
+    body: Outgoing,
+    marks: Marks,
 }
 
-impl BodyGuard for Travelling {
-    fn sent(&mut self, bytes: u64) {
-        self.record.iter_mut().for_each(|record| record.add_down(bytes));
-    }
-
-    fn broke(&mut self, error: BodyError) {
-        self.record.iter_mut().for_each(|record| record.upstream_failed(error.as_str()));
-    }
-
-    fn ended(&mut self) {
-        self.record.iter_mut().for_each(Record::complete);
-    }
-}
-
-/// The head and body of an origin's answer that may be passed on.
-type Passed = (response::Parts, Box<Download>);
 pub(in crate::proxy) type Refused = Box<Refusal>;
 
 impl Exchange {
@@ -124,99 +107,143 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub async fn answer(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
-        self.recorder.log().room().await;
-        let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
-        let mut snapshot = self.in_force.load();
-        let mut asker = Asker::of(request.headers());
-        let method = request.method().clone();
-        let passed = self.pass(request, seat, &mut asker, &mut snapshot, &mut record);
-        let made = match unwinding(passed).await {
-            Ok(made) => made,
-            Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
-        };
-        match made {
-            Ok(Made::Passed(passed)) => {
-                let (mut parts, download) = passed;
-                tell_shadows(&mut parts.headers, &asker, &record);
-                record.answered(parts.status.as_u16(), Source::Origin);
-                Ok(Response::from_parts(parts, Body::streamed(download, travelling(record, open))))
+    pub fn answer<'a>(
+        &'a self,
+        request: Request<Incoming>,
+        open: ServiceOpen,
+        seat: &'a Seat,
+    ) -> impl Future<Output = Reply> + Send + 'a {
+        // No `async fn`: that would keep the request beside its parts, and hyper moves the whole future for each.
+        let (mut parts, body) = request.into_parts();
+        async move {
+            self.recorder.log().room().await;
+            // Boxed, since hyper moves it with the answer, several times.
+            let mut record = Box::new(self.recorder.begin(self.recorder.clock().now(), &parts.method));
+            record.client(seat.caller.address());
+            let mut snapshot = self.in_force.load();
+            if let Some(ledger) = self.ledger.get().filter(|_| snapshot.remembers) {
+                ledger.room().await;
             }
-            Ok(Made::Own(mut response)) => {
-                tell_shadows(response.headers_mut(), &asker, &record);
-                Ok(own(response, &method, record, open))
+            let mut asker = Asker::of(&parts.headers);
+            asker.follow(&mut record);
+            let made = {
+                let passed = self.pass(&mut parts, body, seat, &mut asker, &mut snapshot, &mut record);
+                unwinding(pin!(passed)).await
+            };
+            let made = made.unwrap_or_else(|Panicked| {
+                Err(Box::new(Refusal::new(Reason::InternalError, record.stage())))
+            });
+            match made {
+                Ok(Made::Passed(Passed { mut head, body, learning })) => {
+                    asker.tell_more(&mut head.headers, &record);
+                    record.answered(head.status.as_u16(), Source::Origin);
+                    let guard = travelling_far(record, learning, open);
+                    Ok(Response::from_parts(head, Body::streamed(body, guard)))
+                }
+                Ok(Made::Own(mut response)) => {
+                    asker.tell_more(response.headers_mut(), &record);
+                    Ok(own(response, &parts.method, record, open))
+                }
+                Ok(Made::Unheard) => Err(Hangup),
+                Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
+                    Some(response) => Ok(own(response, &parts.method, record, open)),
+                    None => Err(Hangup),
+                },
             }
-            Ok(Made::Unheard) => Err(Hangup),
-            Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
-                Some(response) => Ok(own(response, &method, record, open)),
-                None => Err(Hangup),
-            },
         }
     }
 
-    /// The whole way of a request: each step may refuse it. The snapshot becomes the one that judged it last.
+    /// The whole way of a request: each step may refuse it. The snapshot becomes the one that judged it last. What is
+    /// sent on is taken out of the parts.
     async fn pass(
         &self,
-        request: Request<Incoming>,
+        parts: &mut request::Parts,
+        body: Incoming,
         seat: &Seat,
         asker: &mut Asker,
         snapshot: &mut Arc<PolicyInForce>,
         record: &mut Record,
     ) -> Result<Made, Refused> {
-        let (parts, body) = request.into_parts();
         let who = match identify(&self.crawlers, &seat.caller, &parts.headers).await {
             Ok(who) => who,
-            Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
+            Err(refusal) => return Err(Box::pin(discarded(refusal, parts, body)).await),
         };
         record.crawler(who.index);
-        asker.is(&who.crawler);
+        asker.is(&who.crawler, record);
         record.enter(Stage::Target);
-        let (target, journey) = match self.enter(&parts, seat.inside()) {
+        let (target, journey) = match self.enter(parts, seat.inside()) {
             Ok(Entry { target, journey }) => (target, journey),
-            Err(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
+            Err(refusal) => return Err(Box::pin(discarded(refusal, parts, body)).await),
         };
         record.target(&target);
         if let Some(closed) = seat.inside().and_then(Inside::closed) {
             closed.told();
             *snapshot = Arc::clone(&closed.under);
             record.judged_under(&snapshot.counters);
-            return Err(Box::pin(discarded(closed.refusal.clone(), &parts, body)).await);
+            return Err(Box::pin(discarded(closed.refusal.clone(), parts, body)).await);
         }
-        let asked = Asked::new(target, who.crawler, &parts);
-        let profile = || asker.manner(self.profile).profile;
-        let waits = Waits { hold: &self.hold, profile: &profile };
-        let way = Way { destinations: &*self.vetting, robots: &self.robots, in_force: &self.in_force, waits };
-        let Passage { outcome, mut judged, held } =
-            gate_request::request(asked, Arc::clone(snapshot), &way).await;
+        let asked = Asked::new(target, who.crawler, parts);
+        let Passage { outcome, mut judged, held } = {
+            let profile = || asker.manner(self.profile).profile;
+            let waits = Waits { hold: &self.hold, profile: &profile };
+            let (destinations, ledger) = (&*self.vetting, self.ledger.get());
+            let way = Way { destinations, robots: &self.robots, in_force: &self.in_force, waits, ledger };
+            gate_request::request(asked, Arc::clone(snapshot), &way).await
+        };
         note(record, &judged);
-        if let Some(time) = judged.found_in {
-            record.resolved_in(time);
-        }
-        let decided = decided(record, held);
+        let waited = Waited { found_in: judged.found_in, fetched_in: judged.fetched_in, held };
+        let decided = timing::decided(record, waited);
         if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
         }
-        let permit = match outcome {
-            Outcome::Forward(_) if journey == Journey::EndsHere => return Ok(Made::Own(options())),
-            Outcome::Forward(permit) => permit,
-            Outcome::Robots(known) => return Ok(Made::Own(answer::known_robots_txt(&known))),
-            Outcome::Answer(refusal) => return Err(Box::pin(discarded(refusal, &parts, body)).await),
+        let permit = match sent_on(outcome, journey) {
+            Ok(permit) => permit,
+            Err(Instead::Own(response)) => return Ok(Made::Own(*response)),
+            Err(Instead::Refused(refusal)) => {
+                learn::refused(&judged, &refusal, learn::now(&self.hold));
+                return Err(Box::pin(discarded(refusal, parts, body)).await);
+            }
         };
-        let call = self.call(parts, body, &judged);
-        if let Some(watch) = call.body.watch() {
-            record.uploads(Arc::clone(watch.bytes()));
+        let mut learning = Learning::of(&judged, learn::now(&self.hold));
+        let call = self.call(parts, body, &mut judged, record);
+        let answered = self.upstream.send(permit, call, decided).await;
+        if let (Some(learning), Ok(answered)) = (&mut learning, &answered) {
+            learning.answered_by(answered.address.ip());
         }
-        record.enter(Stage::Upstream);
-        let answer = match self.send(permit, call, decided, record).await {
+        let answer = match heard(answered, decided, record) {
             Err(error) if error.client_left() => return Ok(Made::Unheard),
             answer => answer.map_err(Refusal::from),
         };
-        let answer = answer.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
-        let (mut head, body) = self.judge_answer(answer, asker, &mut judged, record)?;
+        let answer = answer.map_err(|r| Box::new(Refusal { keep: judged.keep(r.stage), ..r }));
+        let answer = answer.and_then(|answer| {
+            self.judge_answer(answer, asker, &mut judged, record, learning.as_deref_mut())
+        });
+        // What stays in the request's future is big enough without a document: those are settled in one of their own.
+        let staged = match answer {
+            Ok(answer) if document::concerns(&judged, &answer.head) => {
+                Box::pin(self.document(answer, judged, record, learning, held))
+            }
+            answer => return self.settled(answer, &judged, learning, held),
+        };
+        staged.await
+    }
+
+    /// The end of the way: the answer as it is passed on, or its refusal.
+    fn settled(
+        &self,
+        answer: Result<Answer, Refused>,
+        judged: &Judged<Arc<PolicyMetrics>>,
+        mut learning: Option<Box<Learning>>,
+        held: Option<Duration>,
+    ) -> Result<Made, Refused> {
+        let Answer { mut head, body, marks } = answer.inspect_err(|refusal| {
+            learning.iter_mut().for_each(|learning| learning.refused(refusal));
+        })?;
+        self.describe(&mut head, marks, judged);
         if let Some(held) = held {
             answer::tell_held(&mut head.headers, held);
         }
-        Ok(Made::Passed((head, body)))
+        Ok(Made::Passed(Passed { head, body, learning }))
     }
 
     fn enter(&self, parts: &request::Parts, inside: Option<&Inside>) -> Result<Entry, Refused> {
@@ -229,74 +256,95 @@ impl Exchange {
     }
 
     /// A client's request as the origin gets it.
-    fn call(&self, mut parts: request::Parts, body: Incoming, judged: &Judged<Arc<PolicyMetrics>>) -> Call {
+    fn call(
+        &self,
+        parts: &mut request::Parts,
+        body: Incoming,
+        judged: &mut Judged<Arc<PolicyMetrics>>,
+        record: &mut Record,
+    ) -> Call {
+        record.enter(Stage::Upstream);
+        let mut headers = std::mem::take(&mut parts.headers);
+        front::count_forward(&parts.method, &mut headers);
+        clean::request(&mut headers, judged.asked.target.authority(), parts.version, &self.via);
+        if judged.asked.changes_origin() {
+            // They were meant for the origin that the crawler named.
+            headers.remove(AUTHORIZATION);
+            headers.remove(COOKIE);
+        }
+        judged.effects().change_request(&mut headers);
+        document::prepare_request(&mut headers, judged);
+        recrawl::add_conditions(judged, &mut headers);
         let target = &judged.asked.target;
-        front::count_forward(&parts.method, &mut parts.headers);
-        clean::request(&mut parts.headers, target.authority(), parts.version, &self.via);
-        judged.effects().change_request(&mut parts.headers);
-        let received = parts.uri.into_parts().path_and_query;
+        let received = std::mem::take(&mut parts.uri).into_parts().path_and_query;
         let uri = received.filter(|p| p.as_str() == target.path_and_query()).map(Into::into);
         let body = Upload::new(body, self.request_body, self.body_times.with(judged.body_timeouts()));
-        Call { method: parts.method, headers: parts.headers, body, uri }
+        if let Some(watch) = body.watch() {
+            record.uploads(Arc::clone(watch.bytes()));
+        }
+        Call { method: parts.method.clone(), headers, body, uri }
     }
 
-    async fn send(
+    /// The document stage, for the few answers that come to it, and the end of their way.
+    async fn document(
         &self,
-        permit: crate::gate::permit::Permit<super::destination::Vetted>,
-        call: Call,
-        began: Instant,
+        answer: Answer,
+        mut judged: Judged<Arc<PolicyMetrics>>,
         record: &mut Record,
-    ) -> Result<Response<Box<Download>>, UpstreamError> {
-        let answered = self.upstream.send(permit, call, began).await;
-        let Answered { response, connect, tls, address } = answered.inspect_err(|error| {
-            if !error.client_left() {
-                record.upstream_failed(error.as_str());
-            }
-        })?;
-        record.address(address.ip());
-        if let Some(connect) = connect {
-            record.connected_in(connect);
-        }
-        if let Some(tls) = tls {
-            record.tls_in(tls);
-        }
-        let ttfb = record.clock().now().saturating_duration_since(began);
-        record.origin_answered(response.status().as_u16(), response.headers().get(CONTENT_TYPE), ttfb);
-        Ok(response)
+        mut learning: Option<Box<Learning>>,
+        held: Option<Duration>,
+    ) -> Result<Made, Refused> {
+        let Answer { mut head, body: Outgoing::Plain(download), marks } = answer else {
+            return self.settled(Ok(answer), &judged, learning, held);
+        };
+        record.enter(Stage::Document);
+        let metrics = self.recorder.metrics();
+        let staged =
+            document::stage(&mut judged, &mut head, download, learning.as_deref_mut(), metrics).await;
+        note(record, &judged);
+        self.settled(staged.map(|body| Answer { head, body, marks }), &judged, learning, held)
     }
 
-    /// The response stage, and the head as the client gets it.
+    /// The response stage.
     fn judge_answer(
         &self,
         response: Response<Box<Download>>,
         asker: &Asker,
         judged: &mut Judged<Arc<PolicyMetrics>>,
         record: &mut Record,
-    ) -> Result<Passed, Refused> {
-        let (mut parts, mut download) = response.into_parts();
-        match clean::settle_framing(&mut parts.headers) {
-            Ok(_) if parts.status.is_informational() => return Err(unreadable()),
+        learning: Option<&mut Learning>,
+    ) -> Result<Answer, Refused> {
+        let (mut head, mut download) = response.into_parts();
+        match clean::settle_framing(&mut head.headers) {
+            Ok(_) if head.status.is_informational() => return Err(unreadable()),
             Ok(Framing::Plain) => {}
             Ok(Framing::Doubtful) => download.end_with_it(),
             Err(UnknownCoding) => return Err(unreadable()),
         }
         record.enter(Stage::Response);
-        let verdict = gate_response::response(judged, &parts);
+        let asked = asker.conditional();
+        let verdict = gate_response::response(judged, &head, asked, learning, &self.hold);
         note(record, judged);
         // Refused: the connection is dropped with the body, of which no byte was passed on.
-        verdict?;
+        let marks = verdict?;
         // As the rules on sizes: an error page is passed on.
-        if let Some(most) = judged.max_body().filter(|_| parts.status.is_success()) {
+        if let Some(most) = judged.max_body().filter(|_| head.status.is_success()) {
             download.limit(most);
         }
         download.lasts(judged.body_timeouts());
-        clean::response(&mut parts.headers, parts.status, parts.version, &self.via, asker.conditional());
+        Ok(Answer { head, body: Outgoing::Plain(download), marks })
+    }
+
+    /// The head of an answer that passed, as the client gets it.
+    fn describe(&self, parts: &mut response::Parts, marks: Marks, judged: &Judged<Arc<PolicyMetrics>>) {
+        clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
+        answer::tell_marks(&mut parts.headers, marks);
+        judged.tags().for_each(|tag| answer::tell_tag(&mut parts.headers, tag));
         judged.effects().describe_answer(&mut parts.headers);
         if let Some(tag) = judged.effects().robots_tag() {
             robots_tag::merge(&mut parts.headers, tag);
         }
         parts.version = http::Version::HTTP_11;
-        Ok((parts, download))
     }
 
     /// The answer to a refused request; none for a crawler that is hung up on.
@@ -315,7 +363,7 @@ impl Exchange {
             Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
         }?;
-        tell_shadows(response.headers_mut(), asker, record);
+        asker.tell_more(response.headers_mut(), record);
         Some(response)
     }
 }
@@ -330,41 +378,38 @@ enum Made {
     Unheard,
 }
 
-/// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
-/// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
-pub(in crate::proxy) fn own(
-    mut response: Response<Bytes>,
-    method: &Method,
-    mut record: Record,
-    open: ServiceOpen,
-) -> Response<Body<Travelling>> {
-    record.answered(response.status().as_u16(), Source::Proxy);
-    if *method == Method::CONNECT {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+/// What is said in place of sending a request on.
+enum Instead {
+    Own(Box<Response<Bytes>>),
+    Refused(Refused),
+}
+
+/// The permit of a request that goes on to the origin.
+fn sent_on<V>(outcome: Outcome<V>, journey: Journey) -> Result<Permit<V>, Instead> {
+    match outcome {
+        Outcome::Forward(_) if journey == Journey::EndsHere => Err(Instead::Own(options().into())),
+        Outcome::Forward(permit) => Ok(permit),
+        Outcome::Robots(known) => Err(Instead::Own(answer::known_robots_txt(&known).into())),
+        Outcome::Answer(refusal) => Err(Instead::Refused(refusal)),
     }
-    let head = *method == Method::HEAD;
-    response.map(|bytes| Body::full(if head { Bytes::new() } else { bytes }, travelling(record, open)))
 }
 
-/// The answer to a CONNECT that was granted.
-pub(in crate::proxy) fn established(open: ServiceOpen) -> Response<Body<Travelling>> {
-    let mut response = Response::new(Body::full(Bytes::new(), Travelling { record: None, _open: open }));
-    response.extensions_mut().insert(ReasonPhrase::from_static(b"Connection established"));
-    response
-}
-
-fn travelling(record: Record, open: ServiceOpen) -> Travelling {
-    Travelling { record: Some(record), _open: open }
-}
-
-/// Tells the record that it is decided; what it was held is no part of that. The time.
-pub(super) fn decided(record: &mut Record, held: Option<Duration>) -> Instant {
-    let now = record.clock().now();
-    record.decided_at(held.and_then(|held| now.checked_sub(held)).unwrap_or(now));
-    if let Some(held) = held {
-        record.held(held);
-    }
-    now
+/// Tells the record what has come from the origin.
+fn heard(
+    answered: Result<Answered, UpstreamError>,
+    began: Instant,
+    record: &mut Record,
+) -> Result<Response<Box<Download>>, UpstreamError> {
+    let answered = answered.inspect_err(|error| {
+        if !error.client_left() && !matches!(error, UpstreamError::Resting(_)) {
+            timing::failed(record, error, began);
+        }
+    })?;
+    record.address(answered.address.ip());
+    let ttfb = timing::answered(record, &answered, began);
+    let response = answered.response;
+    record.origin_answered(response.status().as_u16(), response.headers().get(CONTENT_TYPE), ttfb);
+    Ok(response)
 }
 
 /// Tells the record what the policy has done so far.
@@ -375,15 +420,6 @@ fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
     record.shadows(judged.shadow_notes());
     if let Some(source) = judged.effects().source() {
         record.source(source);
-    }
-}
-
-/// `Crawl-Shadow`, for crawlers that asked for a trace and may have one.
-fn tell_shadows(headers: &mut HeaderMap, asker: &Asker, record: &Record) {
-    if asker.traces()
-        && let Some(words) = record.shadow_words()
-    {
-        answer::tell_shadows(headers, &words);
     }
 }
 
@@ -403,73 +439,17 @@ fn too_large() -> Refusal {
         .with_detail("the request's body is larger than the limit")
 }
 
-/// Reads and drops a small body of a refused request, so that its connection can be kept; hyper closes it otherwise.
-///
-/// Not for a client that waits to be told to send it: it is told the refusal.
-async fn discarded(refusal: impl Into<Refused>, parts: &request::Parts, mut body: Incoming) -> Refused {
-    let small = body.size_hint().exact().is_none_or(|length| length <= DISCARD);
-    let unasked = !parts.headers.contains_key(EXPECT);
-    if small && unasked && !body.is_end_stream() {
-        let mut left = DISCARD;
-        let read = poll_fn(|cx| {
-            loop {
-                match std::task::ready!(pin!(&mut body).poll_frame(cx)) {
-                    Some(Ok(frame)) => {
-                        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                        let Some(rest) = left.checked_sub(length) else { return Poll::Ready(()) };
-                        left = rest;
-                    }
-                    Some(Err(_)) | None => return Poll::Ready(()),
-                }
-            }
-        });
-        let _ = tokio::time::timeout(DISCARD_TIME, read).await;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How big the future is that serves a request.
+    fn size<'a, F>(_: impl FnOnce(&'a Exchange, Request<Incoming>, ServiceOpen, &'a Seat) -> F) -> usize {
+        size_of::<F>()
     }
-    refusal.into()
-}
 
-/// A panic of the wrapped future.
-pub(in crate::proxy) struct Panicked;
-
-/// Runs a future so that a panic in it ends only it; the panic hook has counted it by then.
-pub(in crate::proxy) async fn unwinding<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(polled) => polled.map(Ok),
-        Err(_) => Poll::Ready(Err(Panicked)),
-    })
-    .await
-}
-
-/// The answer to a head that never became a request, as bytes; also to connections that find no room.
-pub fn bare_refusal(exchange: &Exchange, refusal: &Refusal) -> Bytes {
-    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &Method::GET);
-    record.enter(refusal.stage);
-    record.rejected(refusal.reason, None, refusal.keep);
-    let snapshot = exchange.in_force.load();
-    let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
-    let asker = Asker::of(&HeaderMap::new());
-    let decision = record.id().text();
-    let Some(response) = answer::refuse(refusal, asker.manner(exchange.profile), in_force, &decision) else {
-        return Bytes::new();
-    };
-    record.answered(response.status().as_u16(), Source::Proxy);
-    record.finish(exchange.recorder.clock().now());
-    written(&response)
-}
-
-/// An answer as HTTP/1.1 bytes; the connection closes behind it.
-fn written(response: &Response<Bytes>) -> Bytes {
-    let status: StatusCode = response.status();
-    let phrase = status.canonical_reason().unwrap_or("Refused");
-    let mut bytes = format!("HTTP/1.1 {} {phrase}\r\n", status.as_u16()).into_bytes();
-    for (name, value) in response.headers() {
-        bytes.extend_from_slice(name.as_str().as_bytes());
-        bytes.extend_from_slice(b": ");
-        bytes.extend_from_slice(value.as_bytes());
-        bytes.extend_from_slice(b"\r\n");
+    #[test]
+    fn what_serves_a_request_is_small_enough_to_move() {
+        assert!(size(Exchange::answer) <= 2_752, "{}", size(Exchange::answer));
     }
-    bytes.extend_from_slice(b"connection: close\r\n\r\n");
-    bytes.extend_from_slice(response.body());
-    bytes.into()
 }

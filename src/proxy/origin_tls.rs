@@ -9,15 +9,16 @@ mod verifier;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use moka::sync::Cache;
 use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tower_service::Service as _;
+use tokio_rustls::TlsConnector;
 
 use crate::metrics::Metrics;
 use crate::tls::provider::provider;
@@ -26,7 +27,6 @@ use crate::vocab::verify::Verify;
 
 pub use error::TlsError;
 pub use stream::OriginTcp;
-use stream::Standing;
 use verifier::{Anybody, Trusted};
 
 /// A connection to an origin, with TLS or without.
@@ -198,9 +198,13 @@ async fn secured(
     target: &UrlTarget,
     config: Arc<ClientConfig>,
 ) -> Result<OriginStream, TlsError> {
-    let uri = target.base().parse().map_err(|_| TlsError::name())?;
-    let mut connector = HttpsConnector::from((Standing::new(OriginTcp::shaking(stream)), config));
-    let mut secured = connector.call(uri).await.map_err(|error| TlsError::of(&*error))?;
+    let host = target.host();
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let name = ServerName::try_from(bare).map_err(|_| TlsError::name())?.to_owned();
+    let tcp = TokioIo::new(TokioIo::new(OriginTcp::shaking(stream)));
+    let secured = TlsConnector::from(config).connect(name, tcp).await;
+    let secured = secured.map_err(|error| TlsError::of(&error))?;
+    let mut secured = MaybeHttpsStream::Https(TokioIo::new(secured));
     stream::shaken(&mut secured);
     Ok(secured)
 }

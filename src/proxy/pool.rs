@@ -3,7 +3,6 @@
 //! A connection is kept beside the future that drives it and is polled by whoever uses it: no task of its own, no
 //! wake-up of another thread. While it is idle nobody polls it, so it is asked once before it is used again.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +106,6 @@ type Shard = IndexMap<Box<str>, Vec<Idle>>;
 pub struct Pool {
     verified: [Mutex<Shard>; SHARDS],
     unverified: [Mutex<Shard>; SHARDS],
-    hasher: RandomState,
     count: AtomicUsize,
     /// Where the next connection that must go is looked for.
     hand: AtomicUsize,
@@ -120,7 +118,6 @@ impl Pool {
         Self {
             verified: std::array::from_fn(|_| Mutex::default()),
             unverified: std::array::from_fn(|_| Mutex::default()),
-            hasher: RandomState::new(),
             count: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
             limits,
@@ -228,7 +225,10 @@ impl Pool {
             Verify::On => &self.verified,
             Verify::Skip => &self.unverified,
         };
-        let number = self.hasher.hash_one(place.base) as usize % SHARDS;
+        // Where many meet costs only waiting; the map within a shard has a hash that clients cannot guess.
+        let mixed =
+            place.base.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let number = mixed % SHARDS;
         // The modulus keeps the number inside the array; the first shard stands in for what cannot happen.
         let shard = shards.get(number).unwrap_or(&shards[0]);
         shard.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,17 +2,18 @@
 //!
 //! What comes out is not yet vetted: only [`super::destination`] says which addresses may be dialled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hickory_resolver::config::{NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Resolver as Hickory, TokioResolver};
-use moka::future::Cache;
+use moka::sync::Cache;
+use tokio::sync::OnceCell;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Lapse};
 
 /// Names remembered at most.
 const REMEMBERED: u64 = 50_000;
@@ -54,12 +55,17 @@ pub struct Resolver {
     timeout: Duration,
     clock: Clock,
     memory: Cache<Box<str>, Answer>,
+    /// Names that are being asked for.
+    open: Mutex<Open>,
 }
+
+type Open = HashMap<Box<str>, Arc<OnceCell<Answer>>>;
 
 #[derive(Clone, Debug)]
 struct Answer {
     addresses: Result<Arc<[IpAddr]>, ResolveError>,
     holds_for: Duration,
+    until: Instant,
 }
 
 /// What is known of a name.
@@ -68,7 +74,9 @@ pub struct Found {
     /// Its addresses.
     pub addresses: Result<Arc<[IpAddr]>, ResolveError>,
     /// How long it took to find out; `None` if it was known.
-    pub found_in: Option<Duration>,
+    pub found_in: Option<Lapse>,
+    /// If it has none: when it is asked for again.
+    pub again_in: Option<Duration>,
 }
 
 enum Lookup {
@@ -110,7 +118,7 @@ impl Resolver {
             NameServers::Servers(servers) => Lookup::Servers(Box::new(hickory(servers, timeout)?)),
         };
         let memory = Cache::builder().max_capacity(REMEMBERED).expire_after(Holds).build();
-        Ok(Self { lookup, hosts, timeout, clock, memory })
+        Ok(Self { lookup, hosts, timeout, clock, memory, open: Mutex::default() })
     }
 
     /// The addresses of a canonical host name, in the order in which the name servers gave them.
@@ -118,22 +126,61 @@ impl Resolver {
     /// # Errors
     /// If it has none.
     pub async fn addresses(&self, host: &str) -> Found {
-        if let Some(answer) = self.memory.get(host).await {
-            return Found { addresses: answer.addresses, found_in: None };
+        if let Some(answer) = self.memory.get(host) {
+            return self.found(answer, None);
         }
         if let Some(fixed) = self.hosts.get(host) {
-            return Found { addresses: Ok(fixed.as_slice().into()), found_in: None };
+            return Found { addresses: Ok(fixed.as_slice().into()), found_in: None, again_in: None };
         }
-        // Callers that ask for the same name meanwhile wait for this one's answer.
         let began = self.clock.now();
-        let answer = Box::pin(self.memory.get_with(host.into(), self.ask(host))).await;
-        let found_in = Some(self.clock.now().saturating_duration_since(began));
-        Found { addresses: answer.addresses, found_in }
+        // Boxed, so that those that know are not as big as those that ask.
+        let answer = Box::pin(self.ask_together(host)).await;
+        let found_in = Some(Lapse::between(began, self.clock.now()));
+        self.found(answer, found_in)
+    }
+
+    /// The addresses of a canonical host name that are known without asking; none if there are none.
+    pub fn remembered(&self, host: &str) -> Vec<IpAddr> {
+        if let Some(fixed) = self.hosts.get(host) {
+            return fixed.clone();
+        }
+        let known = self.memory.get(host).and_then(|answer| answer.addresses.ok());
+        known.map(|addresses| addresses.to_vec()).unwrap_or_default()
     }
 
     /// Whether the configuration names the host.
     pub fn is_fixed(&self, host: &str) -> bool {
         self.hosts.contains_key(host)
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn found(&self, Answer { addresses, until, .. }: Answer, found_in: Option<Lapse>) -> Found {
+        let left = || until.saturating_duration_since(self.clock.now());
+        let again_in = addresses.is_err().then(left);
+        Found { addresses, found_in, again_in }
+    }
+
+    /// Those that ask for the same name meanwhile wait for one answer. If whoever asks gives up the next one asks.
+    async fn ask_together(&self, host: &str) -> Answer {
+        let question = Question::join(self, host);
+        let asked = question.cell().get_or_init(|| async {
+            // It may have been answered between the look into the memory and the joining.
+            if let Some(answer) = self.memory.get(host) {
+                return answer;
+            }
+            let answer = self.ask(host).await;
+            self.memory.insert(host.into(), answer.clone());
+            answer
+        });
+        asked.await.clone()
     }
 
     async fn ask(&self, host: &str) -> Answer {
@@ -149,7 +196,37 @@ impl Resolver {
             Ok(Err(error)) => (Err(error), FAILURE_TTL),
             Err(_) => (Err(ResolveError::Timeout), FAILURE_TTL),
         };
-        Answer { addresses, holds_for: ttl.clamp(*TTL.start(), *TTL.end()) }
+        let holds_for = ttl.clamp(*TTL.start(), *TTL.end());
+        Answer { addresses, holds_for, until: self.clock.now() + holds_for }
+    }
+}
+
+/// A part in a question. The last one to leave forgets it.
+struct Question<'r> {
+    resolver: &'r Resolver,
+    host: &'r str,
+    cell: Arc<OnceCell<Answer>>,
+}
+
+impl<'r> Question<'r> {
+    fn join(resolver: &'r Resolver, host: &'r str) -> Self {
+        let cell = Arc::clone(resolver.open().entry(host.into()).or_default());
+        Self { resolver, host, cell }
+    }
+
+    fn cell(&self) -> &OnceCell<Answer> {
+        &self.cell
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let mut open = self.resolver.open();
+        // Under the lock, so that of two that leave one is the last.
+        self.cell = Arc::default();
+        if open.get(self.host).is_some_and(|cell| Arc::strong_count(cell) == 1) {
+            open.remove(self.host);
+        }
     }
 }
 

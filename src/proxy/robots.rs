@@ -13,9 +13,11 @@ use moka::sync::Cache;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::gate::robots::{Errand, RobotsFiles};
+use crate::gate::robots::seen::RobotsSeen;
+use crate::gate::robots::{Errand, Found, RobotsFiles};
 use crate::metrics::Metrics;
-use crate::robots::standing::{Ending, Fetched, Known};
+use crate::robots::ending::Ending;
+use crate::robots::standing::{Fetched, Known};
 use crate::vocab::target::UrlTarget;
 use crate::vocab::verify::Verify;
 
@@ -46,8 +48,11 @@ struct Shared {
 #[derive(Debug)]
 struct Memory {
     known: Cache<Box<str>, Arc<Known>>,
-    flights: Mutex<HashMap<Box<str>, Flight>>,
+    flights: Mutex<Flights>,
 }
+
+/// Fetches under way, by what the URLs of their hosts begin with.
+type Flights = HashMap<Box<str>, Flight>;
 
 /// A fetch under way, and then what it has brought. Its end is that of the sender.
 type Flight = watch::Receiver<Option<Arc<Known>>>;
@@ -67,9 +72,52 @@ impl Robots {
     }
 }
 
+impl Robots {
+    /// What is remembered of a host in canonical form, under every scheme and port. All that is remembered is looked
+    /// through.
+    pub fn of_host(&self, host: &str) -> Vec<RobotsSeen> {
+        let times = (self.0.clock.now(), self.0.clock.wall());
+        let memories = [(Verify::On, &self.0.verified.known), (Verify::Skip, &self.0.unverified.known)];
+        let entries = memories.into_iter().flat_map(|(verify, known)| known.iter().map(move |e| (verify, e)));
+        let of_host = entries.filter(|(_, (base, _))| is_of(base, host));
+        let mut seen: Vec<RobotsSeen> = of_host
+            .filter_map(|(verify, (base, known))| RobotsSeen::new(&base, verify, &known, times))
+            .collect();
+        seen.sort_by(|a, b| (&a.scheme, &a.authority).cmp(&(&b.scheme, &b.authority)));
+        seen
+    }
+}
+
+/// Whether what URLs begin with, `scheme://host[:port]/`, has this host.
+fn is_of(base: &str, host: &str) -> bool {
+    let authority = base.split_once("://").map(|(_, rest)| rest);
+    let behind = authority.and_then(|authority| authority.strip_prefix(host));
+    behind.is_some_and(|behind| behind.starts_with(['/', ':']))
+}
+
 impl RobotsFiles for Robots {
-    fn known(&self, target: &UrlTarget, verify: Verify) -> Option<Arc<Known>> {
-        self.0.memory(verify).fresh(target.base(), &self.0.clock)
+    fn known(&self, target: &UrlTarget, verify: Verify) -> Option<Found> {
+        let now = self.0.clock.now();
+        let known = self.0.memory(verify).known.get(target.base())?;
+        match known.is_fresh(now) {
+            true => Some(Found::Fresh(known)),
+            false => known.holds_on(now).then_some(Found::Past(known)),
+        }
+    }
+
+    fn renew(&self, target: &UrlTarget, verify: Verify, errand: impl FnOnce() -> Errand) {
+        let memory = self.0.memory(verify);
+        let mut flights = memory.flights();
+        let now = self.0.clock.now();
+        // It may have been renewed between the two looks.
+        let needless = |flights: &Flights| {
+            let known = || memory.known.get(target.base());
+            under_way(flights, target).is_some()
+                || known().is_some_and(|known| known.is_fresh(now) || known.rests(now))
+        };
+        if !needless(&flights) {
+            self.begin(target, errand(), &mut flights);
+        }
     }
 
     async fn fetch(&self, target: &UrlTarget, errand: Errand) -> Arc<Known> {
@@ -98,23 +146,34 @@ impl Robots {
     fn join(&self, target: &UrlTarget, errand: Errand) -> Joined {
         let memory = self.0.memory(errand.verify);
         let mut flights = memory.flights();
-        if let Some(flight) = flights.get(target.base()).filter(|flight| flight.has_changed().is_ok()) {
+        if let Some(flight) = under_way(&flights, target) {
             return Joined::Flight(flight.clone());
         }
         if let Some(known) = memory.fresh(target.base(), &self.0.clock) {
             return Joined::Landed(known);
         }
+        Joined::Flight(self.begin(target, errand, &mut flights))
+    }
+
+    /// Begins a fetch of its own.
+    fn begin(&self, target: &UrlTarget, errand: Errand, flights: &mut Flights) -> Flight {
         let (landing, flight) = watch::channel(None);
         flights.insert(target.base().into(), flight.clone());
         let (shared, target) = (Arc::clone(&self.0), target.clone());
-        tokio::spawn(async move {
+        // Boxed, since a task is moved several times before it is in its place.
+        tokio::spawn(Box::pin(async move {
             let known = shared.learn(&target, &errand).await;
             // Nobody may be waiting any more.
             let _ = landing.send(Some(known));
             shared.memory(errand.verify).flights().remove(target.base());
-        });
-        Joined::Flight(flight)
+        }));
+        flight
     }
+}
+
+/// The fetch of a host's file that has not ended.
+fn under_way<'f>(flights: &'f Flights, target: &UrlTarget) -> Option<&'f Flight> {
+    flights.get(target.base()).filter(|flight| flight.has_changed().is_ok())
 }
 
 impl Shared {
@@ -126,11 +185,14 @@ impl Shared {
     }
 
     async fn learn(&self, target: &UrlTarget, errand: &Errand) -> Arc<Known> {
-        let fetch = self.fetcher.fetch(target, errand).await;
         let memory = self.memory(errand.verify);
         let before = memory.known.get(target.base());
+        let asked_by = before.as_deref().and_then(Known::validators).unwrap_or_default();
+        let fetch = self.fetcher.fetch(target, errand, asked_by).await;
         let known = Arc::new(Known::after(before.as_ref(), &fetch.fetched(), self.clock.now()));
-        self.metrics.robots_fetched(known.ending as usize);
+        // Without a turn what is known stays, and with it how that ended.
+        let ending = if fetch.ending == Ending::Held { Ending::Held } else { known.ending };
+        self.metrics.robots_fetched(ending as usize);
         memory.known.insert(target.base().into(), Arc::clone(&known));
         known
     }
@@ -146,7 +208,7 @@ impl Memory {
         self.known.get(base).filter(|known| known.is_fresh(clock.now()))
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Box<str>, Flight>> {
+    fn flights(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

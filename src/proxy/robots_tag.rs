@@ -1,17 +1,15 @@
 //! `X-Robots-Tag` on origin answers: what the policy says, merged with what the origin says and never weaker.
 //!
-//! An origin's line that names an agent (`googlebot: nofollow`) is about that agent and stays as it is. Lines for
-//! everybody become one, which stands first: a client that joins the lines would otherwise take what follows an agent's
+//! What an origin says to an agent by its name (`googlebot: nofollow`) is about that agent and stays as it is. What is for
+//! everybody becomes one line, which stands first: a client that joins the lines would otherwise take what follows an agent's
 //! name to be for that agent alone.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gate::effects::RobotsTag;
+use crate::robots::tag::{members, runs};
 
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
-
-/// Rules that have a value behind a colon; any other word before a colon is an agent's name.
-const WITH_VALUE: [&str; 4] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
 /// Adds what the policy asks for to an answer's fields.
 pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
@@ -20,16 +18,19 @@ pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
         return;
     }
     let lines: Vec<HeaderValue> = headers.get_all(X_ROBOTS_TAG).iter().cloned().collect();
-    let (general, named): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| !names_an_agent(line));
+    // A line that is no text is nothing that a client could read; it is left as it was.
+    let (texts, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.to_str().is_ok());
+    let texts: Vec<&str> = texts.into_iter().filter_map(|line| line.to_str().ok()).collect();
     let ours = HeaderValue::from_static(words(tag));
-    // A line that is no text is nothing that a client could read; it is left where it was.
-    headers.insert(X_ROBOTS_TAG, joined(tag, &general).unwrap_or(ours));
-    for line in named {
+    headers.insert(X_ROBOTS_TAG, joined(tag, &texts).unwrap_or(ours));
+    let named = texts.into_iter().filter_map(for_agents);
+    for line in named.chain(others.into_iter().cloned()) {
         headers.append(X_ROBOTS_TAG, line);
     }
 }
 
-fn words(tag: RobotsTag) -> &'static str {
+/// What is said to everybody.
+pub(super) fn words(tag: RobotsTag) -> &'static str {
     match tag {
         RobotsTag::NoIndex => "noindex",
         RobotsTag::NoFollow => "nofollow",
@@ -38,14 +39,20 @@ fn words(tag: RobotsTag) -> &'static str {
 }
 
 /// Ours first, then what the origin says to everybody, without what ours says or contradicts.
-fn joined(tag: RobotsTag, lines: &[HeaderValue]) -> Option<HeaderValue> {
+fn joined(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
     let mut line = words(tag).to_owned();
-    let members = lines.iter().filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
-    for member in members.map(str::trim).filter(|member| !member.is_empty() && !is_said(tag, member)) {
+    let general = lines.iter().flat_map(|line| runs(line)).filter(|run| run.agent.is_none());
+    for member in general.flat_map(|run| members(run.words)).filter(|member| !is_said(tag, member)) {
         line.push_str(", ");
         line.push_str(member);
     }
     HeaderValue::from_str(&line).ok()
+}
+
+/// What a line says to agents by their names, if anything.
+fn for_agents(line: &str) -> Option<HeaderValue> {
+    let named: Vec<&str> = runs(line).filter(|run| run.agent.is_some()).map(|run| run.whole).collect();
+    HeaderValue::from_str(&named.join(", ")).ok().filter(|_| !named.is_empty())
 }
 
 fn is_said(tag: RobotsTag, member: &str) -> bool {
@@ -55,18 +62,6 @@ fn is_said(tag: RobotsTag, member: &str) -> bool {
         RobotsTag::NoFollow => is(&["nofollow", "follow", "all"]),
         RobotsTag::Neither => is(&["noindex", "index", "nofollow", "follow", "all", "none"]),
     }
-}
-
-fn names_an_agent(line: &HeaderValue) -> bool {
-    let Ok(line) = line.to_str() else { return true };
-    line.split(',').any(|member| {
-        let word = member.split_once(':').map(|(word, _)| word.trim());
-        // The date behind `unavailable_after` may have commas and times in it, which no agent's name begins with.
-        let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_alphabetic()) && !word.contains(' ');
-        word.is_some_and(|word| {
-            is_name(word) && !WITH_VALUE.iter().any(|known| word.eq_ignore_ascii_case(known))
-        })
-    })
 }
 
 #[cfg(test)]
@@ -79,7 +74,11 @@ mod tests {
             headers.append(X_ROBOTS_TAG, HeaderValue::from_str(line).unwrap());
         }
         merge(&mut headers, tag);
-        headers.get_all(X_ROBOTS_TAG).iter().map(|line| line.to_str().unwrap().to_owned()).collect()
+        headers
+            .get_all(X_ROBOTS_TAG)
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+            .collect()
     }
 
     #[test]
@@ -100,6 +99,11 @@ mod tests {
                 NoFollow,
                 &["otherbot: index, follow", "noarchive"][..],
                 &["nofollow, noarchive", "otherbot: index, follow"][..],
+            ),
+            (
+                NoIndex,
+                &["index, nosnippet, googlebot: none, noarchive, other: all", "\u{e4}"][..],
+                &["noindex, nosnippet", "googlebot: none, noarchive, other: all", "\u{e4}"][..],
             ),
             (
                 NoIndex,

@@ -121,6 +121,8 @@ pub(super) enum End {
     Drained,
     /// The policy that is in force now refuses it.
     Refused,
+    /// An operator has stopped its host, its crawler or a rule that applies.
+    Stopped,
 }
 
 /// Bytes that a tunnel has carried, and when the last did.
@@ -174,15 +176,18 @@ pub(super) struct Watching<'t, J> {
     pub(super) drain: &'t mut DrainWatch,
     /// Told when another policy is in force.
     pub(super) policies: watch::Receiver<()>,
-    /// Says whether the policy in force still admits the tunnel.
+    /// Told when something is stopped, or goes on.
+    pub(super) stops: watch::Receiver<()>,
+    /// Says whether the policy in force and the stops still admit the tunnel.
     pub(super) judge: J,
 }
 
-/// What the policy in force says of an open tunnel.
+/// What the policy in force, or a stop, says of an open tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Admitted,
     Refused,
+    Stopped,
 }
 
 /// Carries bytes between two sides until both have ended, or something ends the tunnel. `first` is what the client has
@@ -205,7 +210,7 @@ pub(super) async fn carry<J: FnMut() -> Standing>(
         () = idle(meter, watching.settings.idle) => End::Idle,
         () = sleep(watching.settings.total) => End::Expired,
         () = drained(watching.drain, meter) => End::Drained,
-        () = refused(&mut watching.policies, &mut watching.judge) => End::Refused,
+        end = refused(&mut watching.policies, &mut watching.stops, &mut watching.judge) => end,
     };
     if matches!(end, End::ClientLeft | End::OriginLeft) {
         // The other side is to see how it ended: an end in order could be taken for the end of what was being sent.
@@ -291,13 +296,23 @@ pub(super) async fn cut_off(drain: &mut DrainWatch) {
     .await;
 }
 
-/// Ready once a policy is in force that refuses the tunnel.
-async fn refused(policies: &mut watch::Receiver<()>, judge: &mut impl FnMut() -> Standing) {
+/// Ready once a policy is in force that refuses the tunnel, or a stop that covers it.
+async fn refused(
+    policies: &mut watch::Receiver<()>,
+    stops: &mut watch::Receiver<()>,
+    judge: &mut impl FnMut() -> Standing,
+) -> End {
     loop {
-        if judge() == Standing::Refused {
-            return;
+        match judge() {
+            Standing::Admitted => {}
+            Standing::Refused => return End::Refused,
+            Standing::Stopped => return End::Stopped,
         }
-        if policies.changed().await.is_err() {
+        let changed = tokio::select! {
+            changed = policies.changed() => changed,
+            changed = stops.changed() => changed,
+        };
+        if changed.is_err() {
             // Nobody is left to change it.
             std::future::pending::<()>().await;
         }

@@ -20,6 +20,16 @@ pub struct CacheFields<'a> {
 /// often than every five minutes.
 pub const HOLDS: RangeInclusive<Duration> = Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 3600);
 
+/// The last part of that day, in which a file still holds while a newer one is fetched: so nobody waits for it, and none
+/// holds for longer than the day.
+const RENEWED_IN: Duration = Duration::from_secs(6 * 3600);
+
+/// The longest that an answer may give for the use of a file past its freshness (RFC 5861 section 3).
+pub const HOLDS_ON: Duration = Duration::from_secs(24 * 3600);
+
+/// How long after a renewal that has had no turn at its host the next one is tried.
+pub const AFTER_NO_TURN: Duration = Duration::from_secs(10);
+
 /// The waits before the 1st, 2nd … fetch after one that brought nothing.
 const AGAIN_AFTER_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
 
@@ -27,24 +37,62 @@ const AGAIN_AFTER_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
 /// taken to have no robots.txt (RFC 9309 section 2.3.1.4).
 pub const STALE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-impl CacheFields<'_> {
-    /// For how long the answer holds.
+impl<'a> CacheFields<'a> {
+    /// For how long the answer is fresh: no other fetch is needed.
     pub fn holds_for(self) -> Duration {
+        match self.past() {
+            Past::Day => self.fresh().min(HOLDS.end().saturating_sub(RENEWED_IN)),
+            Past::Never | Past::Told(_) => self.fresh(),
+        }
+    }
+
+    /// For how long after that it may still be used while a newer one is fetched: up to the end of a day in all, unless
+    /// the answer gives another time or forbids it (RFC 9111 section 4.2.4).
+    pub fn holds_on_for(self) -> Duration {
+        match self.past() {
+            Past::Never => Duration::ZERO,
+            Past::Told(time) => time.min(HOLDS_ON),
+            Past::Day => HOLDS.end().saturating_sub(self.holds_for()),
+        }
+    }
+
+    fn fresh(self) -> Duration {
         let told = self.max_age().or_else(|| self.until_expiry());
         let age = Duration::from_secs(number(self.age.unwrap_or_default()).unwrap_or(0));
         let left = told.map_or(*HOLDS.end(), |told| told.saturating_sub(age));
         left.clamp(*HOLDS.start(), *HOLDS.end())
     }
 
+    fn past(self) -> Past {
+        if ["no-store", "no-cache", "must-revalidate", "proxy-revalidate"].iter().any(|word| self.has(word)) {
+            return Past::Never;
+        }
+        self.seconds("stale-while-revalidate").map_or(Past::Day, |told| Past::Told(Duration::from_secs(told)))
+    }
+
+    /// Whether the answer says anything of how long it holds.
+    pub fn says_how_long(self) -> bool {
+        self.cache_control.is_some() || self.expires.is_some()
+    }
+
     /// The proxy answers many crawlers, so `s-maxage` comes first; what may not be stored holds for nothing.
     fn max_age(self) -> Option<Duration> {
-        let directives = || self.cache_control.unwrap_or_default().split(',').map(str::trim);
-        let is = |word: &str| directives().any(|d| d.eq_ignore_ascii_case(word));
-        if is("no-store") || is("no-cache") {
+        if self.has("no-store") || self.has("no-cache") {
             return Some(Duration::ZERO);
         }
-        let seconds = |name: &str| directives().find_map(|d| value(d, name));
-        seconds("s-maxage").or_else(|| seconds("max-age")).map(Duration::from_secs)
+        self.seconds("s-maxage").or_else(|| self.seconds("max-age")).map(Duration::from_secs)
+    }
+
+    fn directives(self) -> impl Iterator<Item = &'a str> {
+        self.cache_control.unwrap_or_default().split(',').map(str::trim)
+    }
+
+    fn has(self, word: &str) -> bool {
+        self.directives().any(|directive| directive.eq_ignore_ascii_case(word))
+    }
+
+    fn seconds(self, name: &str) -> Option<u64> {
+        self.directives().find_map(|directive| value(directive, name))
     }
 
     /// An `Expires` that is no date is in the past (RFC 9111 section 5.3).
@@ -53,6 +101,17 @@ impl CacheFields<'_> {
         let date = httpdate::parse_http_date(self.date?).ok()?;
         Some(expires.ok().and_then(|expires| expires.duration_since(date).ok()).unwrap_or_default())
     }
+}
+
+/// What an answer says of its use past its freshness.
+#[derive(Clone, Copy)]
+enum Past {
+    /// It may not be used.
+    Never,
+    /// For so long.
+    Told(Duration),
+    /// Nothing: to the end of the day.
+    Day,
 }
 
 /// How long after this many failures in a row the next fetch is tried.
@@ -79,16 +138,19 @@ mod tests {
 
     #[test]
     fn holding_times() {
-        let day = 24 * 3600;
+        let (day, hours) = (24 * 3600, 18 * 3600);
         for (cache_control, expires, age, seconds) in [
-            ("", "", "", day),
+            ("", "", "", hours),
+            ("must-revalidate", "", "", day),
+            ("stale-while-revalidate=60", "", "", day),
+            ("max-age=70000", "", "", hours),
             ("max-age=3600", "", "", 3600),
             ("max-age=3600", "", "600", 3000),
             ("public, MAX-AGE=\"7200\"", "", "", 7200),
             ("max-age=60, s-maxage=900", "", "", 900),
             ("max-age=1", "", "", 300),
-            ("max-age=99999999999999999999", "", "", day),
-            ("max-age=-1", "", "", day),
+            ("max-age=99999999999999999999", "", "", hours),
+            ("max-age=-1", "", "", hours),
             ("no-store, max-age=900", "", "", 300),
             ("no-cache", "", "", 300),
             ("", "Thu, 01 Jan 2026 02:00:00 GMT", "", 7200),
@@ -104,6 +166,27 @@ mod tests {
                 age: some(age),
             };
             assert_eq!(fields.holds_for().as_secs(), seconds, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn times_past_freshness() {
+        for (cache_control, seconds) in [
+            ("", 6 * 3600),
+            ("max-age=600", 85_800),
+            ("max-age=3600", 82_800),
+            ("max-age=80000", 6 * 3600),
+            ("max-age=600, stale-while-revalidate=30", 30),
+            ("Stale-While-Revalidate=\"0\"", 0),
+            ("stale-while-revalidate=999999999", 86_400),
+            ("max-age=86400, stale-while-revalidate=86400", 86_400),
+            ("stale-while-revalidate=soon", 6 * 3600),
+            ("max-age=600, must-revalidate", 0),
+            ("no-store", 0),
+            ("No-Cache, stale-while-revalidate=30", 0),
+        ] {
+            let fields = CacheFields { cache_control: Some(cache_control), ..CacheFields::default() };
+            assert_eq!(fields.holds_on_for().as_secs(), seconds, "{cache_control}");
         }
     }
 

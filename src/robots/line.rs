@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::extension::Extension;
+
 /// The bytes of a line that are read; the rest of it is ignored (Google's 8 times the length of a URL).
 const MAX_LINE: usize = 8 * 2083 - 1;
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
@@ -14,11 +16,14 @@ pub(super) enum Key {
     Disallow,
     Sitemap,
     CrawlDelay,
+    RequestRate,
+    /// Beyond the standard.
+    Extension(Extension),
     Unknown,
 }
 
 /// The beginnings of keys, in any case, frequent misspellings among them.
-const KEYS: [(&[u8], Key); 15] = [
+const KEYS: [(&[u8], Key); 18] = [
     (b"user-agent", Key::UserAgent),
     (b"useragent", Key::UserAgent),
     (b"user agent", Key::UserAgent),
@@ -34,6 +39,9 @@ const KEYS: [(&[u8], Key); 15] = [
     (b"crawl-delay", Key::CrawlDelay),
     (b"crawldelay", Key::CrawlDelay),
     (b"crawl delay", Key::CrawlDelay),
+    (b"request-rate", Key::RequestRate),
+    (b"requestrate", Key::RequestRate),
+    (b"request rate", Key::RequestRate),
 ];
 
 /// One line with a key.
@@ -98,7 +106,8 @@ impl Iterator for Lines<'_> {
 
 fn key(name: &[u8]) -> Key {
     let begins = |word: &[u8]| name.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    KEYS.iter().find(|(word, _)| begins(word)).map_or(Key::Unknown, |(_, key)| *key)
+    let read = KEYS.iter().find(|(word, _)| begins(word)).map(|(_, key)| *key);
+    read.or_else(|| Extension::of_key(name).map(Key::Extension)).unwrap_or(Key::Unknown)
 }
 
 /// Where the white space between two words is, if the line is two words: a forgotten colon.

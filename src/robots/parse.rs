@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::agent::{is_everybody, token_length};
+use super::extension::{self, Extensions, Kept};
 use super::line::{Key, Line, Lines};
+use super::request_rate::RequestRate;
 use super::rules::{Access, Builder, Span, Table};
 
 /// The bytes that are read of a file (RFC 9309 section 2.5 asks for 500 KiB at least).
@@ -20,6 +22,7 @@ pub struct Parsed {
     pub(super) text: Bytes,
     pub(super) table: Table,
     sitemaps: Box<[Span]>,
+    pub(super) extensions: Option<Box<Extensions>>,
     directives: u32,
     unknown: u32,
     cut: Cut,
@@ -47,6 +50,7 @@ impl Parsed {
             text: Bytes::copy_from_slice(text),
             table: reading.rules.finish(text),
             sitemaps: reading.sitemaps.into(),
+            extensions: reading.extensions.finish(text),
             directives: reading.directives,
             unknown: reading.unknown,
             cut,
@@ -64,12 +68,12 @@ impl Parsed {
         self.sitemaps.iter().map(move |span| String::from_utf8_lossy(text(span)).into_owned())
     }
 
-    /// Lines that name an agent, a rule, a delay or a sitemap: without any, the text was hardly meant as robots.txt.
+    /// Lines that name an agent, a rule, a delay, a sitemap or an extension: without any, the text was hardly meant as robots.txt.
     pub fn directives(&self) -> u32 {
         self.directives
     }
 
-    /// Lines with a key that is not read.
+    /// Lines with a key that is not read, and such as there are too many of.
     pub fn unknown(&self) -> u32 {
         self.unknown
     }
@@ -81,7 +85,8 @@ impl Parsed {
 
     /// Bytes of memory, for a cache that is bounded by them.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.text.len() + self.table.bytes() + size_of_val(&*self.sitemaps)
+        let extensions = self.extensions.as_ref().map_or(0, |extensions| extensions.bytes());
+        size_of::<Self>() + self.text.len() + self.table.bytes() + size_of_val(&*self.sitemaps) + extensions
     }
 }
 
@@ -105,30 +110,40 @@ struct Reading<'a> {
     text: &'a [u8],
     rules: Builder,
     sitemaps: Vec<Span>,
+    extensions: extension::Builder,
     directives: u32,
     unknown: u32,
 }
 
 impl<'a> Reading<'a> {
     fn new(text: &'a [u8]) -> Self {
-        Self { text, rules: Builder::default(), sitemaps: vec![], directives: 0, unknown: 0 }
+        let (rules, extensions) = (Builder::default(), extension::Builder::default());
+        Self { text, rules, sitemaps: vec![], extensions, directives: 0, unknown: 0 }
     }
 
     fn line(&mut self, line: &Line) {
-        let counter = match line.key {
-            Key::Unknown => &mut self.unknown,
-            Key::UserAgent | Key::Allow | Key::Disallow | Key::Sitemap | Key::CrawlDelay => {
-                &mut self.directives
-            }
+        let kept = match line.key {
+            Key::Unknown => Kept::No,
+            Key::Extension(extension) => self.extensions.add(extension, line, self.text),
+            Key::UserAgent
+            | Key::Allow
+            | Key::Disallow
+            | Key::Sitemap
+            | Key::CrawlDelay
+            | Key::RequestRate => Kept::Yes,
         };
-        *counter += 1;
+        match kept {
+            Kept::Yes => self.directives += 1,
+            Kept::No => self.unknown += 1,
+        }
         match line.key {
             Key::UserAgent => self.agent(line),
             Key::Allow => self.allow(line),
             Key::Disallow => self.rule(line, Access::Disallow, self.value(line)),
             Key::Sitemap => self.sitemaps.push(Span::new(&line.value)),
             Key::CrawlDelay => self.delay(line),
-            Key::Unknown => {}
+            Key::RequestRate => self.rules.rate(RequestRate::parse(self.value(line))),
+            Key::Extension(_) | Key::Unknown => {}
         }
     }
 
@@ -136,7 +151,9 @@ impl<'a> Reading<'a> {
         let value = self.value(line);
         let length = if is_everybody(value) { 1 } else { token_length(value) };
         let Range { start, .. } = line.value;
-        self.rules.agent(Span::new(&(start..start + length)));
+        let token = Span::new(&(start..start + length));
+        self.rules.agent(token);
+        self.extensions.agent(token);
     }
 
     /// `/index.htm` at the end stands for the directory too, as Google reads it.
@@ -152,6 +169,7 @@ impl<'a> Reading<'a> {
 
     fn rule(&mut self, line: &Line, access: Access, pattern: &[u8]) {
         self.rules.rule(line.number, Span::new(&line.whole), access, pattern);
+        self.extensions.rule();
     }
 
     fn delay(&mut self, line: &Line) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::escape::{normal_form, query_decoded};
 use super::parse::Parsed;
 use super::pattern::{Compiled, End, Form, matches_rest};
+use super::request_rate::RequestRate;
 
 /// What a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,17 @@ impl Parsed {
         let group = self.table.group(&self.text, agent);
         group.iter().filter_map(|agent| self.table.section(agent)?.delay).max()
     }
+
+    /// The Request-rate lines of a crawler's group.
+    pub(super) fn rates_of(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
+        let sections = self.table.group(&self.text, agent).iter().map(|agent| agent.section);
+        let rates = &*self.table.rates;
+        sections.flat_map(move |section| {
+            let start = rates.partition_point(|(of, _)| *of < section);
+            let rest = rates.get(start..).unwrap_or_default();
+            rest.iter().take_while(move |(of, _)| *of == section).map(|(_, rate)| *rate)
+        })
+    }
 }
 
 /// Whether a path and query is `/robots.txt`, with whatever query.
@@ -82,6 +94,10 @@ impl Span {
     pub(super) fn new(range: &Range<usize>) -> Self {
         let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self { start: short(range.start), length: short(range.len()) }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.length == 0
     }
 
     pub(super) fn of(self, text: &[u8]) -> Option<&[u8]> {
@@ -123,8 +139,25 @@ struct Section {
 /// A user-agent line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agent {
-    token: Span,
-    section: u32,
+    pub(super) token: Span,
+    pub(super) section: u32,
+}
+
+/// The user-agent lines with a token, of those that [`sorted`] made.
+pub(super) fn named<'a>(agents: &'a [Agent], text: &[u8], token: &[u8]) -> &'a [Agent] {
+    let have = |agent: &Agent| agent.token.of(text).unwrap_or_default();
+    let start = agents.partition_point(|a| lower(have(a)).lt(lower(token)));
+    let rest = agents.get(start..).unwrap_or_default();
+    let length = rest.partition_point(|a| have(a).eq_ignore_ascii_case(token));
+    rest.get(..length).unwrap_or_default()
+}
+
+/// By token without regard to case, then in the order of the file; each once a section.
+pub(super) fn sorted(mut agents: Vec<Agent>, text: &[u8]) -> Box<[Agent]> {
+    let token = |agent: &Agent| agent.token.of(text).unwrap_or_default();
+    agents.sort_by(|a, b| lower(token(a)).cmp(lower(token(b))));
+    agents.dedup_by(|a, b| a.section == b.section && token(a).eq_ignore_ascii_case(token(b)));
+    agents.into()
 }
 
 /// All that rules are looked up in.
@@ -136,23 +169,17 @@ pub(super) struct Table {
     sections: Box<[Section]>,
     /// Sorted by token without regard to case, then in the order of the file.
     agents: Box<[Agent]>,
+    /// The Request-rate lines, each with its section, in the order of the sections.
+    pub(super) rates: Box<[(u32, RequestRate)]>,
 }
 
 impl Table {
     /// The user-agent lines for a crawler, else those for everybody.
     fn group(&self, text: &[u8], agent: &str) -> &[Agent] {
-        match self.named(text, agent.as_bytes()) {
-            [] => self.named(text, b"*"),
+        match named(&self.agents, text, agent.as_bytes()) {
+            [] => named(&self.agents, text, b"*"),
             own => own,
         }
-    }
-
-    fn named(&self, text: &[u8], token: &[u8]) -> &[Agent] {
-        let have = |agent: &Agent| agent.token.of(text).unwrap_or_default();
-        let start = self.agents.partition_point(|a| lower(have(a)).lt(lower(token)));
-        let rest = self.agents.get(start..).unwrap_or_default();
-        let length = rest.partition_point(|a| have(a).eq_ignore_ascii_case(token));
-        rest.get(..length).unwrap_or_default()
     }
 
     fn section(&self, agent: &Agent) -> Option<&Section> {
@@ -226,6 +253,7 @@ impl Table {
             + size_of_val(&*self.beginnings)
             + size_of_val(&*self.sections)
             + size_of_val(&*self.agents)
+            + size_of_val(&*self.rates)
     }
 }
 
@@ -250,6 +278,7 @@ pub(super) struct Builder {
     rules: Vec<(u32, Rule)>,
     delays: Vec<Option<Duration>>,
     agents: Vec<Agent>,
+    rates: Vec<(u32, RequestRate)>,
     list: List,
 }
 
@@ -270,7 +299,7 @@ impl Builder {
             self.delays.push(None);
             self.list = List::Open;
         }
-        if token.length > 0 {
+        if !token.is_empty() {
             self.agents.push(Agent { token, section: self.section() });
         }
     }
@@ -305,6 +334,13 @@ impl Builder {
         }
     }
 
+    /// A Request-rate line that was understood. Before the first list it is ignored.
+    pub(super) fn rate(&mut self, rate: Option<RequestRate>) {
+        if let Some(rate) = rate.filter(|_| !self.delays.is_empty()) {
+            self.rates.push((self.section(), rate));
+        }
+    }
+
     fn section(&self) -> u32 {
         u32::try_from(self.delays.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
@@ -324,10 +360,8 @@ impl Builder {
         }
         let (beginnings, sections) = (layout.beginnings.into(), layout.sections.into());
         let rules = self.rules.into_iter().map(|(_, rule)| rule).collect();
-        let token = |agent: &Agent| agent.token.of(text).unwrap_or_default();
-        self.agents.sort_by(|a, b| lower(token(a)).cmp(lower(token(b))));
-        self.agents.dedup_by(|a, b| a.section == b.section && token(a).eq_ignore_ascii_case(token(b)));
-        Table { patterns, rules, beginnings, sections, agents: self.agents.into() }
+        let (agents, rates) = (sorted(self.agents, text), self.rates.into());
+        Table { patterns, rules, beginnings, sections, agents, rates }
     }
 }
 

@@ -5,20 +5,24 @@
 
 mod host;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::politeness::lane::LeaseId;
-use crate::politeness::pace::{Class, Pace, Turn};
+use crate::politeness::ban::Suspicion;
+use crate::politeness::heard::{Answer, Challenge};
+use crate::politeness::pace::{Again, Kind, Pace, Turn};
 
-use super::shards::{Shard, Shards, shrink};
-use super::{Census, Key, Outcome};
-use host::Host;
+use super::shards::{SHARDS, Shard, Shards, mixed, shrink};
+use super::{Census, Key, Outcome, Seen};
+use host::{Grant, Host};
 
 /// The table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Embedded {
     hosts: Shards<Arc<Host>>,
+    /// What the hosts' jitter is drawn from, together with their names.
+    seed: u64,
 }
 
 /// A grant: to be given up to the store that made it. One that is dropped instead lasts until it expires.
@@ -26,16 +30,21 @@ pub struct Embedded {
 #[must_use]
 pub struct Lease {
     host: Arc<Host>,
-    class: Class,
-    id: LeaseId,
+    kind: Kind,
+    grant: Grant,
 }
 
 impl Embedded {
+    /// An empty table; the same seed draws the same jitter.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { hosts: Shards::new(), seed }
+    }
+
     /// Asks for a grant.
     pub(super) fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
         let host = self.host(key.name);
-        match host.ask(key.class, pace, now) {
-            Turn::Go(id) => Turn::Go(Lease { host, class: key.class, id }),
+        match host.ask(key.kind, pace, now) {
+            Turn::Go(grant) => Turn::Go(Lease { host, kind: key.kind, grant }),
             Turn::Wait(wait) => Turn::Wait(wait),
         }
     }
@@ -52,13 +61,28 @@ impl Embedded {
         census
     }
 
+    /// Shows what is remembered of one.
+    pub(super) fn seen_of(&self, name: &str, now: Instant) -> Option<Seen> {
+        let host = self.hosts.of(name).get(name).map(Arc::clone)?;
+        Some(host.seen(now))
+    }
+
+    /// Shows what is remembered of each. A shard is locked only while its hosts are noted, each for a moment after that.
+    pub(super) fn each_seen(&self, now: Instant, mut show: impl FnMut(&Arc<str>, Seen)) {
+        for shard in 0..SHARDS {
+            for host in self.hosts.values_of(shard) {
+                show(host.name(), host.seen(now));
+            }
+        }
+    }
+
     fn host(&self, name: &str) -> Arc<Host> {
         let mut hosts = self.hosts.of(name);
         if let Some(host) = hosts.get(name) {
             return Arc::clone(host);
         }
         let name: Arc<str> = name.into();
-        let host = Arc::new(Host::new(Arc::clone(&name)));
+        let host = Arc::new(Host::new(Arc::clone(&name), self.seed ^ mixed(&name)));
         hosts.insert(name, Arc::clone(&host));
         host
     }
@@ -67,7 +91,7 @@ impl Embedded {
 impl Lease {
     /// What it is for.
     pub fn key(&self) -> Key<'_> {
-        Key { name: self.host.name(), class: self.class }
+        Key { name: self.host.name(), kind: self.kind }
     }
 
     /// The name of what it is for, to be kept when the lease is given up.
@@ -75,16 +99,33 @@ impl Lease {
         Arc::clone(self.host.name())
     }
 
+    /// Whether the host has rested, and this request is to show whether that was enough.
+    pub fn probes(&self) -> bool {
+        self.grant.is_probe()
+    }
+
     pub(super) fn renew(&self, now: Instant) {
-        self.host.sent(self.class, self.id, now);
+        self.host.sent(self.kind, self.grant, now);
+    }
+
+    pub(super) fn again(&self, now: Instant) -> Again {
+        self.host.again(self.kind, self.grant, now)
+    }
+
+    pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
+        self.host.rests(self.grant, now)
+    }
+
+    pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
+        self.host.charge(bytes, per_second, now);
     }
 
     pub(super) fn release(self, outcome: Outcome, now: Instant) {
-        self.host.release(self.class, self.id, outcome, now);
+        self.host.release(self.kind, self.grant, outcome, now);
     }
 
-    pub(super) fn hold_off(&self, told: Option<Duration>, now: Instant) {
-        self.host.complained(told, now);
+    pub(super) fn hear(&self, answer: Answer, challenge: Challenge, now: Instant) -> Suspicion {
+        self.host.hear(self.kind, self.grant, (answer, challenge), now)
     }
 }
 

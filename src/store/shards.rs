@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Many more than there are threads that could meet in one.
-const SHARDS: usize = 64;
+pub const SHARDS: usize = 64;
 
 /// One shard.
 pub type Shard<V> = HashMap<Arc<str>, V>;
@@ -23,6 +23,15 @@ impl<V> Shards<V> {
     pub fn of(&self, name: &str) -> MutexGuard<'_, Shard<V>> {
         let [first, ..] = &*self.0;
         lock(self.0.get(place(name)).unwrap_or(first))
+    }
+
+    /// The values of one shard, which is locked only while they are cloned; in no order.
+    #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
+    pub fn values_of(&self, shard: usize) -> Vec<V>
+    where
+        V: Clone,
+    {
+        self.0.get(shard).map_or_else(Vec::new, |shard| lock(shard).values().cloned().collect())
     }
 
     /// Every shard, locked one after the other.
@@ -52,13 +61,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The map within a shard has a hash that clients cannot guess; here a poor spread costs only waiting.
 fn place(name: &str) -> usize {
+    usize::try_from(mixed(name) % SHARDS as u64).unwrap_or(0)
+}
+
+/// A name as a number; the same on every machine.
+pub(super) fn mixed(name: &str) -> u64 {
     let mut sum = 0_u64;
     for chunk in name.as_bytes().chunks(8) {
         let mut word = [0; 8];
         word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
         sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
     }
-    usize::try_from(sum % SHARDS as u64).unwrap_or(0)
+    sum
 }
 
 #[cfg(test)]

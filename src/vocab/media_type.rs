@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 /// Type and subtype in lower case, without parameters; empty if there is no valid one.
 ///
 /// Real servers send `text/html;charset=x␠`, `text/html ;…` and `text/html, text/html`: a rule on the type must see
 /// `text/html` in all of them. Of several values the last valid one counts, as it does for browsers. Nothing is
 /// allocated if the text is in lower case already.
 pub fn essence(value: &str) -> Cow<'_, str> {
-    let found = members(value).filter_map(valid_essence).last().unwrap_or("");
+    // Nearly every value is one alone.
+    let found = match memchr(b',', value.as_bytes()) {
+        None => valid_essence(value),
+        Some(_) => members(value).filter_map(valid_essence).last(),
+    };
+    let found = found.unwrap_or("");
     if found.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(found.to_ascii_lowercase())
     } else {
@@ -28,15 +35,35 @@ fn members(value: &str) -> impl Iterator<Item = &str> {
 }
 
 fn valid_essence(value: &str) -> Option<&str> {
-    let essence = value.split(';').next()?.trim_matches([' ', '\t', '\r', '\n']);
-    let (kind, subtype) = essence.split_once('/')?;
+    let parameters = memchr(b';', value.as_bytes()).unwrap_or(value.len());
+    let essence = value.get(..parameters)?.trim_matches([' ', '\t', '\r', '\n']);
+    let slash = memchr(b'/', essence.as_bytes())?;
+    let (kind, subtype) = (essence.get(..slash)?, essence.get(slash + 1..)?);
     (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
 }
 
 /// RFC 9110 section 5.6.2.
 fn is_token(text: &str) -> bool {
-    let is_token_byte = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let is_token_byte = |b: u8| TOKEN_BYTES.get(usize::from(b)).is_some_and(|is| *is);
     !text.is_empty() && text.bytes().all(is_token_byte)
+}
+
+const TOKEN_BYTES: [bool; 256] = token_bytes();
+
+#[allow(clippy::indexing_slicing, reason = "an index out of bounds here would not compile")]
+const fn token_bytes() -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut others: &[u8] = b"!#$%&'*+-.^_`|~";
+    while let [first, rest @ ..] = others {
+        table[*first as usize] = true;
+        others = rest;
+    }
+    table
 }
 
 #[cfg(test)]
@@ -60,6 +87,10 @@ mod tests {
             ("text", ""),
             ("/html", ""),
             ("text/h tml", ""),
+            ("a!#$%&'*+-.^_`|~z/Z9", "a!#$%&'*+-.^_`|~z/z9"),
+            ("a(/b", ""),
+            ("a/b\u{e9}", ""),
+            ("a/b/c", ""),
             ("", ""),
         ] {
             assert_eq!(essence(value), expected, "{value:?}");

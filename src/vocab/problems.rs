@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::problem::{Excerpt, Problem};
 use super::rule_id::RuleId;
+use super::secret::Secrets;
 
 /// How much of a long line is shown.
 const SHOWN: usize = 120;
@@ -27,9 +28,15 @@ impl Texts {
         for problem in problems {
             let text = self.0.iter().find(|(name, _)| **name == *problem.place.file);
             if let Some((_, text)) = text {
-                show(problem, lines.at(text, problem.place.line));
+                let line = lines.at(text, problem.place.line);
+                show(problem, line, &lines.secrets);
             }
         }
+    }
+
+    /// Every file with its text, in the order in which they were read.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(name, text)| (name, text))
     }
 
     fn rank(&self, file: &str) -> usize {
@@ -102,13 +109,15 @@ struct Lines {
     text: Option<Arc<str>>,
     line: u32,
     offset: usize,
+    secrets: Secrets,
 }
 
 impl Lines {
     fn at<'t>(&mut self, text: &'t Arc<str>, line: u32) -> Option<&'t str> {
         let same = self.text.as_ref().is_some_and(|t| Arc::ptr_eq(t, text));
         if !same || line < self.line {
-            *self = Self { text: Some(Arc::clone(text)), line: 1, offset: 0 };
+            let secrets = if same { std::mem::take(&mut self.secrets) } else { Secrets::of(text) };
+            *self = Self { text: Some(Arc::clone(text)), line: 1, offset: 0, secrets };
         }
         while self.line < line {
             self.offset += text.get(self.offset..)?.find('\n')? + 1;
@@ -119,7 +128,7 @@ impl Lines {
 }
 
 /// Puts the caret in its place, and the source line below.
-fn show(problem: &mut Problem, line: Option<&str>) {
+fn show(problem: &mut Problem, line: Option<&str>, secrets: &Secrets) {
     let Some(line) = line else { return };
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = (problem.place.column as usize).saturating_sub(1);
@@ -131,20 +140,10 @@ fn show(problem: &mut Problem, line: Option<&str>) {
         width = 1;
         problem.place.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
     }
-    if let Some(secret) = secret(line) {
-        characters.iter_mut().skip(secret).filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
+    if let Some(shown) = secrets.shown_of(line, problem.place.line) {
+        characters.iter_mut().skip(shown).filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
     }
     problem.excerpt = Some(cut(&characters, at, width));
-}
-
-/// Where a line begins to hold what nobody may read, in characters: behind a key that names a password.
-fn secret(line: &str) -> Option<usize> {
-    let lower = line.to_ascii_lowercase();
-    let found = lower.find("password").or_else(|| lower.find("passwd")).or_else(|| lower.find("secret"))?;
-    let (before, rest) = line.split_at_checked(found)?;
-    let word = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).count();
-    let end = rest.chars().skip(word).take_while(|c| matches!(c, '"' | '\'' | ' ')).count() + word;
-    (rest.chars().nth(end) == Some(':')).then(|| before.chars().count() + end + 1)
 }
 
 /// How many characters the offending text covers where it stands.
@@ -223,6 +222,18 @@ mod tests {
             problems.push(problem);
             let problem = problems.into_vec().remove(0);
             assert_eq!(problem.place.column, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_stars() {
+        for (text, line) in [
+            ("otlp:\n  headers: { key: s3cret }\n", 2),
+            ("otlp:\n  headers:\n    key: s3cret\n", 3),
+            ("# otlp: a collector\notlp: { headers:\n  { key: s3cret } }\n", 3),
+        ] {
+            let shown = rendered(text, Problem::error(&at(line, 12), "odd"));
+            assert!(shown.contains("***") && shown.contains('^') && !shown.contains("s3cret"), "{shown}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! One row a reason; no other file knows a reason's status, header text, metric label or retry hint. The rows
 //! of parts that are not built yet are not here.
 
+use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
 
 /// Why a request was refused; the value of `Crawl-Reason` and of the `reason` label.
@@ -18,6 +19,12 @@ pub enum Reason {
     TooDeep,
     /// The raw and the decoded path get different verdicts.
     AmbiguousUrl,
+    /// A pattern of URLs without end: the option `traps`.
+    Trap,
+    /// The day's allowance is used up: the option `budget`.
+    Budget,
+    /// Asked for again too soon: the option `recrawl`.
+    Premature,
     /// The response is larger than the option `max_body`.
     BodyTooLarge,
     /// A page that says it is an error although its status does not: a filter with `as`.
@@ -26,16 +33,24 @@ pub enum Reason {
     Noncanonical,
     /// The response asks not to be indexed, and the option `noindex` rejects that.
     Noindex,
+    /// The document is the one that the crawler has, and the option `unmodified` rejects that.
+    Unmodified,
+    /// Another URL of the host has the same document, and the option `duplicate` rejects that.
+    Duplicate,
     /// The host's robots.txt forbids it.
     RobotsTxt,
     /// The host's robots.txt cannot be had.
     RobotsUnreachable,
+    /// The site denies a use that the option `robots.usage` declares.
+    Usage,
     /// The host's pace leaves no room within the time that the request may wait.
     RateLimited,
     /// Too many requests wait.
     QueueFull,
-    /// The origin has asked for rest.
+    /// The origin rests: it has asked for it, or kept failing.
     HostBackoff,
+    /// An operator has stopped the host, the crawler or a rule that applies.
+    Stopped,
     /// Every address of the host is in a range that must not be dialled.
     IpProhibited,
     /// The port is not one of `egress.ports`, or none that a tunnel may go to.
@@ -117,7 +132,7 @@ pub struct Row {
     /// The value of `Crawl-Reason` and of the metric label.
     pub name: &'static str,
     /// The Norconex-style value of `Crawl-Status`.
-    pub crawl_status: &'static str,
+    pub crawl_status: CrawlStatus,
     /// Where the status comes from.
     pub status: StatusSource,
     /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors the usual one.
@@ -132,21 +147,28 @@ pub struct Row {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 41] = [
         Self::Rule,
         Self::Default,
         Self::Undecided,
         Self::TooDeep,
         Self::AmbiguousUrl,
+        Self::Trap,
+        Self::Budget,
+        Self::Premature,
         Self::BodyTooLarge,
         Self::SoftError,
         Self::Noncanonical,
         Self::Noindex,
+        Self::Unmodified,
+        Self::Duplicate,
         Self::RobotsTxt,
         Self::RobotsUnreachable,
+        Self::Usage,
         Self::RateLimited,
         Self::QueueFull,
         Self::HostBackoff,
+        Self::Stopped,
         Self::IpProhibited,
         Self::PortDenied,
         Self::MethodDenied,
@@ -204,7 +226,7 @@ impl Reason {
             }
             Self::TooDeep => &Row {
                 name: "too_deep",
-                crawl_status: "REJECTED_TOO_DEEP",
+                crawl_status: CrawlStatus::TooDeep,
                 title: "URL deeper than the policy admits",
                 ..FILTER
             },
@@ -214,9 +236,30 @@ impl Reason {
                 title: "URL that servers could read in two ways",
                 ..REQUEST
             },
+            Self::Trap => &Row {
+                name: "trap",
+                crawl_status: CrawlStatus::Trap,
+                title: "URL of a pattern without end",
+                ..FILTER
+            },
+            Self::Budget => &Row {
+                name: "budget",
+                crawl_status: CrawlStatus::Budget,
+                retry: Retry::After,
+                title: "The day's allowance is used up",
+                ..FILTER
+            },
+            Self::Premature => &Row {
+                name: "premature",
+                crawl_status: CrawlStatus::Premature,
+                status: StatusSource::Profile(Intent::Keep),
+                retry: Retry::After,
+                title: "Asked for again too soon",
+                ..FILTER
+            },
             Self::BodyTooLarge => &Row {
                 name: "body_too_large",
-                crawl_status: "REJECTED_IMPORT",
+                crawl_status: CrawlStatus::Import,
                 error: "http_response_body_size",
                 retry: Retry::Never,
                 title: "Response larger than the policy admits",
@@ -224,7 +267,7 @@ impl Reason {
             },
             Self::SoftError => &Row {
                 name: "soft_error",
-                crawl_status: "REJECTED_NOTFOUND",
+                crawl_status: CrawlStatus::NotFound,
                 status: StatusSource::Fixed(404),
                 error: "proxy_internal_response",
                 retry: Retry::Never,
@@ -233,30 +276,50 @@ impl Reason {
             },
             Self::Noncanonical => &Row {
                 name: "noncanonical",
-                crawl_status: "REJECTED_NONCANONICAL",
+                crawl_status: CrawlStatus::Noncanonical,
                 title: "URL with another canonical form",
                 ..FILTER
             },
             Self::Noindex => &Row {
                 name: "noindex",
-                crawl_status: "REJECTED_ROBOTS_META_NOINDEX",
+                crawl_status: CrawlStatus::Noindex,
                 title: "Document that asks not to be indexed",
+                ..FILTER
+            },
+            Self::Unmodified => &Row {
+                name: "unmodified",
+                crawl_status: CrawlStatus::Unmodified,
+                status: StatusSource::Profile(Intent::Keep),
+                retry: Retry::Never,
+                title: "Document that has not changed",
+                ..FILTER
+            },
+            Self::Duplicate => &Row {
+                name: "duplicate",
+                crawl_status: CrawlStatus::Duplicate,
+                title: "Document that another URL has, too",
                 ..FILTER
             },
             Self::RobotsTxt => &Row {
                 name: "robots_txt",
-                crawl_status: "REJECTED_ROBOTS_TXT",
+                crawl_status: CrawlStatus::RobotsTxt,
                 code: Some(740),
                 title: "URL forbidden by the host's robots.txt",
                 ..FILTER
             },
             Self::RobotsUnreachable => &Row {
                 name: "robots_unreachable",
-                crawl_status: "REJECTED_ROBOTS_TXT",
+                crawl_status: CrawlStatus::RobotsTxt,
                 status: StatusSource::Fixed(503),
                 retry: Retry::After,
                 code: Some(740),
                 title: "The host's robots.txt cannot be had",
+                ..FILTER
+            },
+            Self::Usage => &Row {
+                name: "usage",
+                crawl_status: CrawlStatus::Usage,
+                title: "Use that the site denies",
                 ..FILTER
             },
             Self::RateLimited => {
@@ -268,12 +331,18 @@ impl Reason {
             Self::HostBackoff => &Row {
                 name: "host_backoff",
                 error: "destination_unavailable",
-                title: "Host has asked for rest",
+                title: "Host at rest: it asked for it, or kept failing",
+                ..POLITENESS
+            },
+            Self::Stopped => &Row {
+                name: "stopped",
+                error: "http_request_denied",
+                title: "Stopped by an operator",
                 ..POLITENESS
             },
             Self::IpProhibited => &Row {
                 name: "ip_prohibited",
-                crawl_status: "REJECTED_ADDRESS",
+                crawl_status: CrawlStatus::Address,
                 error: "destination_ip_prohibited",
                 title: "Host with a prohibited address",
                 ..REQUEST
@@ -360,7 +429,7 @@ impl Reason {
             }
             Self::InternalError => &Row {
                 name: "internal_error",
-                crawl_status: "REJECTED_ERROR",
+                crawl_status: CrawlStatus::Error,
                 status: StatusSource::Fixed(500),
                 error: "proxy_internal_error",
                 retry: Retry::Never,
@@ -369,7 +438,7 @@ impl Reason {
             },
             Self::Unauthorized => &Row {
                 name: "unauthorized",
-                crawl_status: "REJECTED_UNAUTHORIZED",
+                crawl_status: CrawlStatus::Unauthorized,
                 status: StatusSource::Fixed(407),
                 title: "Proxy credentials needed",
                 ..CLIENT
@@ -383,7 +452,7 @@ impl Reason {
 /// What the rows of one group share; the names and titles are replaced in each row.
 const FILTER: Row = Row {
     name: "",
-    crawl_status: "REJECTED_FILTER",
+    crawl_status: CrawlStatus::Filter,
     status: StatusSource::Profile(Intent::Deny),
     error: "http_request_denied",
     retry: Retry::PolicyChange,
@@ -391,29 +460,29 @@ const FILTER: Row = Row {
     title: "",
 };
 const POLITENESS: Row = Row {
-    crawl_status: "REJECTED_POLITENESS",
+    crawl_status: CrawlStatus::Politeness,
     status: StatusSource::Profile(Intent::Later),
     error: "http_request_error",
     retry: Retry::After,
     ..FILTER
 };
-const REQUEST: Row = Row { crawl_status: "REJECTED_REQUEST", status: StatusSource::Fixed(403), ..FILTER };
+const REQUEST: Row = Row { crawl_status: CrawlStatus::Request, status: StatusSource::Fixed(403), ..FILTER };
 const CLIENT: Row = Row {
-    crawl_status: "REJECTED_REQUEST",
+    crawl_status: CrawlStatus::Request,
     status: StatusSource::Fixed(400),
     error: "http_request_error",
     retry: Retry::Never,
     ..FILTER
 };
 const GATEWAY: Row = Row {
-    crawl_status: "REJECTED_ERROR",
+    crawl_status: CrawlStatus::Error,
     status: StatusSource::Gateway,
     error: "http_protocol_error",
     retry: Retry::After,
     ..FILTER
 };
 const UNAVAILABLE: Row = Row {
-    crawl_status: "REJECTED_UNAVAILABLE",
+    crawl_status: CrawlStatus::Unavailable,
     status: StatusSource::Fixed(503),
     error: "connection_limit_reached",
     retry: Retry::After,
@@ -433,7 +502,7 @@ mod tests {
             let row = reason.row();
             assert_eq!(reason.index(), place);
             assert!(row.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", row.name);
-            assert!(!row.title.is_empty() && row.crawl_status.starts_with("REJECTED_"));
+            assert!(!row.title.is_empty() && row.crawl_status.as_str().starts_with("REJECTED_"));
         }
     }
 }

@@ -212,9 +212,11 @@ def scrapy(
     return _spider(proxy, python, [start], folder, f"domains={','.join(domains)}", verified, trust)
 
 
-def scrapy_urls(proxy: str, python: str, urls: list[str], folder: pathlib.Path) -> list[Answer]:
-    """Scrapy's answers to these URLs only."""
-    return _spider(proxy, python, urls, folder, "follow=no")
+def scrapy_urls(
+    proxy: str, python: str, urls: list[str], folder: pathlib.Path, options: Sequence[str] = ()
+) -> list[Answer]:
+    """Scrapy's answers to these URLs only, with more `-s NAME=VALUE` if wanted."""
+    return _spider(proxy, python, urls, folder, "follow=no", options)
 
 
 def _spider(

@@ -26,6 +26,7 @@ import crawlers
 import inside
 import politeness
 import table as tables
+import throttled
 import tunnels
 from crawl import Crawl
 from origin import Origin
@@ -122,6 +123,7 @@ def _online(
     inside.run(report, arguments.binary, hashes, table, folder, arguments.scrapy_python, modules)
     crawlers.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
     politeness.run(report, origin, arguments.binary, hashes, folder, arguments.scrapy_python, arguments.node_modules)
+    throttled.run(report, arguments.binary, folder, arguments.scrapy_python)
     report.section("The end")
     report.equal("SIGTERM ends crawlgate in time, with exit code 0", code, 0)
     report.check("crawlgate's standard error has no panic", [line for line in gate.lines if "panicked" in line])

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 
 from clients import clean_environment
 from pages import HOSTS
@@ -149,15 +150,19 @@ def by_labels(samples: Samples, name: str, labels: tuple[str, ...], **where: str
 
 
 class Prometheus:
-    """Debian's Prometheus with a data directory of its own, scraping one target each second."""
+    """Debian's Prometheus with a data directory of its own, scraping its targets each second, and evaluating `rules`."""
 
-    def __init__(self, target: str, folder: pathlib.Path) -> None:
+    def __init__(
+        self, target: str, folder: pathlib.Path, more: Sequence[str] = (), rules: pathlib.Path | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         config = folder / "prometheus.yml"
-        config.write_text(
-            "global: { scrape_interval: 1s, scrape_timeout: 1s }\nscrape_configs:\n"
-            f"  - {{ job_name: crawlgate, static_configs: [{{ targets: ['{target}'] }}] }}\n"
-        )
+        settings = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(rules)] if rules else [],
+            "scrape_configs": [{"job_name": "crawlgate", "static_configs": [{"targets": [target, *more]}]}],
+        }
+        config.write_text(json.dumps(settings), encoding="utf-8")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -187,11 +192,13 @@ class Prometheus:
 
     def query(self, query: str, label: str) -> dict[str, int]:
         """An instant query over the HTTP API; the values by one label, without the zeros."""
-        _, body = get(f"{self._base}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
-        found = {
-            item["metric"].get(label, ""): int(float(item["value"][1])) for item in json.loads(body)["data"]["result"]
-        }
+        items = self.ask("query", query=query)["data"]["result"]
+        found = {item["metric"].get(label, ""): int(float(item["value"][1])) for item in items}
         return {key: value for key, value in found.items() if value}
+
+    def ask(self, path: str, **parameters: str | float) -> dict:
+        """The answer of /api/v1/PATH; one that says why if Prometheus did not like the question."""
+        return json.loads(get(f"{self._base}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")[1])
 
     def stop(self) -> None:
         self._process.terminate()

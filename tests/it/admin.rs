@@ -1,5 +1,10 @@
 //! The admin listener over real sockets: pages, guards, and clients that misbehave.
 
+mod hosts;
+mod ledger;
+mod live;
+mod whole;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,24 +14,27 @@ use crawlgate::admin::Admin;
 use crawlgate::admin::api::PolicyApi;
 use crawlgate::admin::guard::{Guard, Token};
 use crawlgate::admin::health::{Check, CheckState, Readiness};
+use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::Clock;
 use crawlgate::gate::reload::{Outcome, Reloads};
 use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::gate::stops::Stops;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
 use crawlgate::vocab::problem::{Place, Problem};
+use crawlgate::vocab::profile::Profile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const TOKEN: &str = "correct-horse-battery";
+pub(crate) const TOKEN: &str = "correct-horse-battery";
 
-struct Bench {
+pub(crate) struct Bench {
     addr: SocketAddr,
     draining: Arc<AtomicBool>,
 }
 
 impl Bench {
-    async fn new(token: Option<&str>) -> Self {
+    pub(crate) async fn new(token: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let draining = Arc::new(AtomicBool::new(false));
@@ -43,14 +51,14 @@ impl Bench {
             ]
         });
         let guard = Guard::new(["gate.example".to_owned()], token.map(|token| Token::new(token).unwrap()));
-        let (metrics, policy) = parts();
-        let admin = Admin::new(guard, metrics, readiness, policy);
+        let (metrics, policy, stops) = parts();
+        let admin = Admin::new(guard, metrics, readiness, policy, stops);
         tokio::spawn(admin.serve(listener, std::future::pending()));
         Self { addr, draining }
     }
 
     /// Sends bytes and reads until the server closes.
-    async fn raw(&self, request: &str) -> String {
+    pub(crate) async fn raw(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.addr).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -60,32 +68,36 @@ impl Bench {
     }
 
     /// A request with a fitting Host and these lines besides.
-    async fn ask(&self, line: &str, fields: &str) -> String {
+    pub(crate) async fn ask(&self, line: &str, fields: &str) -> String {
         self.raw(&format!("{line} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", self.addr)).await
     }
 
-    async fn status(&self, line: &str, fields: &str) -> u16 {
+    pub(crate) async fn status(&self, line: &str, fields: &str) -> u16 {
         status(&self.ask(line, fields).await)
     }
 }
 
 /// The built-in policy, and a reload that finds one mistake.
-fn parts() -> (Metrics, PolicyApi) {
+fn parts() -> (Metrics, PolicyApi, StopsApi) {
     let metrics = Metrics::new(&[], &[]).unwrap();
     let policy = compile::builtin().unwrap().policy;
-    let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], Clock::system().wall());
+    let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &Clock::system());
     let (reloads, reloader) = Reloads::new(Clock::system());
     tokio::spawn(reloader.serve(|_| async {
         Outcome::Refused(vec![Problem::error(&Place::of_file(&"policy.yaml".into()), "no good")])
     }));
-    (metrics, PolicyApi { in_force: Arc::new(InForce::new(Snapshot::new(policy, counters))), reloads })
+    let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
+    let stops = Arc::new(Stops::new(1, Clock::system(), metrics.clone()));
+    let stops = StopsApi { stops, in_force: Arc::clone(&in_force), crawlers: Arc::default() };
+    let policy = PolicyApi { in_force, reloads, crawlers: Arc::default(), profile: Profile::Generic };
+    (metrics, policy, stops)
 }
 
-fn status(answer: &str) -> u16 {
+pub(crate) fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
-fn body(answer: &str) -> &str {
+pub(crate) fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").unwrap().1
 }
 
@@ -112,9 +124,10 @@ async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let (metrics, policy) = parts();
+    let (metrics, policy, stops) = parts();
     let guard = Guard::new([], Some(Token::new(TOKEN).unwrap()));
-    let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy).authorities("one\ntwo\n".into());
+    let admin =
+        Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).authorities("one\ntwo\n".into());
     tokio::spawn(admin.serve(listener, std::future::pending()));
     let bench = Bench { addr, draining: Arc::default() };
     let some = bench.ask("GET /ca.pem", "").await;
@@ -242,6 +255,8 @@ async fn a_token_is_asked_for_everywhere_but_at_the_probes() {
         ("POST /api/v1/reload", "", 401),
         ("GET /nothing", "Authorization: Bearer wrong-horse-battery\r\n", 401),
         ("GET /nothing", "Authorization: Basic correct-horse-battery\r\n", 401),
+        ("GET /nothing", "Authorization: Basic bWU6d3JvbmctaG9yc2UtYmF0dGVyeQ==\r\n", 401),
+        ("GET /nothing", "Authorization: Basic bWU6Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5\r\n", 404),
         ("GET /nothing", "Authorization: Bearer correct-horse-battery\r\n", 404),
         ("GET /nothing", "Authorization: bearer  correct-horse-battery\r\n", 404),
         (
@@ -253,7 +268,10 @@ async fn a_token_is_asked_for_everywhere_but_at_the_probes() {
         assert_eq!(bench.status(line, fields).await, expected, "{line} {fields:?}");
     }
     let answer = bench.ask("GET /nothing", "").await;
-    assert!(answer.contains("www-authenticate: Bearer realm=\"crawlgate admin\"\r\n"));
+    assert!(answer.contains(
+        "www-authenticate: Bearer realm=\"crawlgate admin\"\r\n\
+         www-authenticate: Basic realm=\"crawlgate admin\", charset=\"UTF-8\"\r\n"
+    ));
     assert!(!answer.contains("horse"));
 }
 
@@ -289,8 +307,8 @@ async fn it_stops_when_told() {
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let readiness = Readiness::new(Vec::new);
-    let (metrics, policy) = parts();
-    let admin = Admin::new(Guard::new([], None), metrics, readiness, policy);
+    let (metrics, policy, stops) = parts();
+    let admin = Admin::new(Guard::new([], None), metrics, readiness, policy, stops);
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

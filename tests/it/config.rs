@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crawlgate::config::Settings;
 use crawlgate::config::file::{ConfigFile, TlsText};
 use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::{
-    AuthorityFiles, Listener, LogTarget, PolicyOrigin, ProfileChoice, Resolver, Roots, Tls, Workers,
+    Admin, AuthorityFiles, Events, KeepLedger, Ledger, Listener, LogFormat, LogTarget, MetricsLevel, OnFull,
+    PolicyOrigin, ProfileChoice, Resolver, Roots, Rotate, Store, Tls, Workers,
 };
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
@@ -18,6 +20,7 @@ use crawlgate::vocab::crawler::May;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::rule_id::Slug;
+use crawlgate::vocab::target::UrlTarget;
 
 use crate::support::folder::Folder;
 
@@ -50,6 +53,7 @@ egress:
   hosts: {}                          # name: ip, vetted like any address
   parents: {}
 store: { kind: embedded, path: ../var/crawlgate }   # or { kind: redis, url: redis://… }
+ledger: { keep: auto, on_full: wait, queue: 10000, temporary_errors: 5, cache: 64MiB, sweep_rate: 10000, events: { file: none, webhook: none, keep: 30d } }
 limits: { connections: 10000, per_client: 1000, head: 32KiB, fields: 100, target: 8KiB, origin_head: 128KiB, origin_fields: 256, request_body: 10MiB, queue_per_host: 1000, queue: 10000, max_hold: 60s, tunnels_per_host: 32, idle_pool: 1024, idle_per_host: 2 }
 timeouts: { head: 10s, idle: 60s, tls: 10s, dns: 5s, connect: 5s, connect_total: 10s, response_head: 60s, body_idle: 60s, write_stall: 60s, request: 10m, tunnel_idle: 5m, tunnel: 1h, drain: 30s, drain_delay: 0s }
 runtime: { workers: auto }           # 1 = one thread
@@ -106,7 +110,9 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(config.policy_path.as_ref().unwrap().0, "policy.yaml");
     let tls = config.tls.clone().resolve(Path::new("config"), Path::new("unused"));
     assert_eq!(tls, home_of_tls("config/../certs"));
-    assert_eq!(ConfigFile { policy_path: None, tls: TlsText::default(), ..config }, silent);
+    assert_eq!(config.store_path.as_deref(), Some("../var/crawlgate"));
+    let named = ConfigFile { policy_path: None, tls: TlsText::default(), store_path: None, ..config };
+    assert_eq!(named, silent);
     assert_eq!(read("").0, silent);
     assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
 }
@@ -114,7 +120,7 @@ fn the_defaults_are_those_of_the_contract() {
 /// Each key that this version builds says something else here, so that none is read into another's place.
 const EVERY_KEY: &str = r#"
 listen: [127.0.0.1:1, { addr: "[::1]:2", crawler: news-bot }]
-admin: { listen: 127.0.0.1:3, token_file: secret/token }
+admin: { listen: 127.0.0.1:3, token_file: secret/token, names: [Gate.Corp.Example, "crawlgate:3129"] }
 policy: { path: rules, watch: false }
 profile: heritrix
 anonymous: deny
@@ -142,7 +148,10 @@ egress:
 limits: { connections: 1, per_client: 2, head: 16KiB, fields: 3, target: 4KiB, origin_head: 17KiB, origin_fields: 4, request_body: 5B, idle_pool: 6, idle_per_host: 7, tunnels_per_host: 8 }
 timeouts: { head: 1s, idle: 2s, dns: 3s, connect: 4s, connect_total: 5s, response_head: 6s, body_idle: 7s, write_stall: 8s, request: 9s, drain: 10s, drain_delay: 11s, tls: 12s, tunnel_idle: 13s, tunnel: 14s }
 runtime: { workers: 3 }
-logs: { decisions: ../var/decisions.jsonl, allows: 0.25, on_full: wait, redact_query: true }
+logs: { decisions: ../var/decisions.jsonl, format: squid, allows: 0.25, on_full: wait, redact_query: true, rotate: { size: 1GiB, keep: 0 } }
+store: { kind: embedded, path: state/of/it }
+ledger: { keep: always, on_full: drop, queue: 1, temporary_errors: 2, cache: 3MiB, sweep_rate: 4, events: { file: fed.jsonl, webhook: "https://Index.example/gone?k=1", keep: 5m } }
+telemetry: { metrics: none }
 "#;
 
 /// The settings of `tls` in [`EVERY_KEY`].
@@ -162,6 +171,26 @@ fn every_key_of_tls(etc: &Path) -> Tls {
     }
 }
 
+/// The settings of `admin` in [`EVERY_KEY`].
+fn every_key_of_admin(etc: &Path) -> Admin {
+    Admin {
+        listen: "127.0.0.1:3".parse().unwrap(),
+        token_file: Some(etc.join("secret/token")),
+        names: vec!["gate.corp.example".into(), "crawlgate:3129".into()],
+    }
+}
+
+/// The settings of `ledger` in [`EVERY_KEY`].
+fn every_key_of_ledger(etc: &Path) -> Ledger {
+    let events = Events {
+        file: Some(etc.join("fed.jsonl")),
+        webhook: UrlTarget::parse("https://index.example/gone?k=1").ok(),
+        keep: Duration::from_secs(300),
+    };
+    let (keep, on_full) = (KeepLedger::Always, OnFull::Drop);
+    Ledger { keep, on_full, queue: 1, temporary_errors: 2, cache: 3 << 20, sweep_rate: 4, events }
+}
+
 #[test]
 fn every_key_reaches_its_setting() {
     let folder = Folder::new();
@@ -170,8 +199,8 @@ fn every_key_reaches_its_setting() {
     let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
     let etc = folder.path().join("etc");
     assert_eq!(settings.listen, [listener("127.0.0.1:1", None), listener("[::1]:2", Some("news-bot"))]);
-    assert_eq!(settings.admin.listen, "127.0.0.1:3".parse().unwrap());
-    assert_eq!(settings.admin.token_file, Some(etc.join("secret/token")));
+    assert_eq!(settings.admin, every_key_of_admin(&etc));
+    assert_eq!(settings.telemetry.metrics, MetricsLevel::None);
     assert_eq!(settings.policy.origin, PolicyOrigin::Path(etc.join("rules")));
     assert!(!settings.policy.watch);
     assert_eq!(settings.profile, ProfileChoice::One(Profile::Heritrix));
@@ -185,6 +214,7 @@ fn every_key_reaches_its_setting() {
     assert_eq!(lab.sources, ["10.1.0.0/16".parse().unwrap(), "192.0.2.7/32".parse().unwrap()]);
     assert!(lab.crawler.may(May::Depth) && !lab.crawler.may(May::Trace) && !news.crawler.may(May::Depth));
     assert_eq!(settings.tls, every_key_of_tls(&etc));
+    assert_eq!(settings.ledger, every_key_of_ledger(&etc));
     let egress = settings.egress;
     assert_eq!(egress.allow_private[0].host, "*.corp.example");
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
@@ -228,15 +258,22 @@ fn every_key_reaches_its_setting() {
     ];
     assert_eq!(seconds.map(|d| d.as_secs()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
     assert_eq!(settings.logs.decisions, LogTarget::File(etc.join("../var/decisions.jsonl")));
-    assert_eq!(settings.logs.allows, 0.25);
+    assert_eq!(settings.store.path, Some(etc.join("state/of/it")));
+    assert_eq!((settings.logs.allows, settings.logs.format), (0.25, LogFormat::Squid));
+    assert_eq!(settings.logs.rotate, Some(Rotate { size: 1 << 30, keep: 0 }));
     assert!(settings.logs.redact_query && format!("{:?}", settings.logs.on_full) == "Wait");
 }
 
+#[test]
+fn a_log_need_not_be_rotated() {
+    assert_eq!(read("logs: { rotate: { size: none } }").0.logs.rotate_size, None);
+}
+
 /// One mistake a row, with the whole message.
-const BROKEN: [(&str, &str); 46] = [
+const BROKEN: [(&str, &str); 58] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
     ),
     ("- a", "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`"),
     ("listen: []", "c.yaml:1:9: error: `listen` needs at least one address"),
@@ -366,8 +403,21 @@ const BROKEN: [(&str, &str); 46] = [
         "c.yaml:1:24: error: a whole number from 1 to 10000000 is needed here; found `0`",
     ),
     (
-        "logs: { format: squid }",
-        "c.yaml:1:17: error: `logs.format` is not in this version; found `squid`; leave it at `json`",
+        "logs: { format: squib }",
+        "c.yaml:1:17: error: not one of the words that are allowed here; found `squib`; allowed: json, squid; did you mean `squid`?",
+    ),
+    (
+        "logs: { rotate: { size: 4KiB } }",
+        "c.yaml:1:25: error: a size from 64KiB to 1024GiB, or none, is needed here; found `4KiB`",
+    ),
+    (
+        "logs: { rotate: { keep: -1 } }",
+        "c.yaml:1:25: error: a whole number from 0 to 1000 is needed here; found `-1`",
+    ),
+    ("logs: { rotate: none }", "c.yaml:1:17: error: `logs.rotate` is a mapping (`key: value`); found `none`"),
+    (
+        "logs: { rotate: { sise: 1GiB } }",
+        "c.yaml:1:19: error: unknown key; found `sise`; allowed: size, keep; did you mean `size`?",
     ),
     ("timeouts: { head: 0s }", "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`"),
     (
@@ -384,8 +434,40 @@ const BROKEN: [(&str, &str); 46] = [
         "c.yaml:1:18: error: not one of the words that are allowed here; found `drpo`; allowed: drop, wait; did you mean `drop`?",
     ),
     (
+        "ledger: { keep: sometimes }",
+        "c.yaml:1:17: error: not one of the words that are allowed here; found `sometimes`; allowed: auto, always, never",
+    ),
+    (
+        "ledger: { cache: 1KiB }",
+        "c.yaml:1:18: error: a size from 1MiB to 1024GiB is needed here; found `1KiB`",
+    ),
+    (
+        "ledger: { events: { webhook: index } }",
+        "c.yaml:1:30: error: a URL, or none, is needed here: https://index.example/removals; found `index`",
+    ),
+    (
+        "ledger: { events: { keep: 1s } }",
+        "c.yaml:1:27: error: a duration from 1m to 3650d is needed here; found `1s`",
+    ),
+    (
+        "telemetry: { metrics: some }",
+        "c.yaml:1:23: error: not one of the words that are allowed here; found `some`; allowed: full, none",
+    ),
+    (
+        "admin: { names: [gate, \"*.corp.example\"] }",
+        "c.yaml:1:24: error: write a name, such as crawlgate or gate.corp.example:3129; found `*.corp.example`",
+    ),
+    (
+        "admin: { names: \"http://gate/\" }",
+        "c.yaml:1:17: error: write a name, such as crawlgate or gate.corp.example:3129; found `http://gate/`",
+    ),
+    (
+        "admin: { names: \"gate:0\" }",
+        "c.yaml:1:17: error: write a name, such as crawlgate or gate.corp.example:3129; found `gate:0`",
+    ),
+    (
         "telemetry: { otlp: \"http://o:4317\" }",
-        "c.yaml:1:20: error: `telemetry.otlp` is not in this version; found `http://o:4317`; leave it at `none`",
+        "c.yaml:1:20: error: `telemetry.otlp`, if not `none`, is a mapping (`key: value`); found `http://o:4317`",
     ),
     (
         "logs: { decisions: \"${HOME_OF_LOGS}/d\" }",
@@ -405,12 +487,12 @@ fn every_mistake_is_told_with_its_place() {
 
 #[test]
 fn all_mistakes_are_told_in_one_run() {
-    let (_, problems) = read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squid }\nlogs: {}\n");
+    let (_, problems) = read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squib }\nlogs: {}\n");
     let places: Vec<&str> = problems.iter().map(|p| p.split(": ").next().unwrap()).collect();
     assert_eq!(places, ["c.yaml:1:9", "c.yaml:2:17", "c.yaml:2:20", "c.yaml:3:17", "c.yaml:4:1"]);
 }
 
-/// Defaults may be written in other words; keys of parts that do nothing yet may have any value.
+/// Defaults may be written in other words.
 #[test]
 fn what_changes_nothing_is_accepted() {
     for text in [
@@ -446,7 +528,8 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let folder = Folder::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
     let certs = folder.path().join("certs");
-    let usual = Settings { tls: home_of_tls(certs.to_str().unwrap()), ..Settings::default() };
+    let store = Store { path: Some(folder.path().join("var/crawlgate")) };
+    let usual = Settings { tls: home_of_tls(certs.to_str().unwrap()), store, ..Settings::default() };
     assert_eq!((none.file, &none.settings), (None, &usual));
     assert_eq!(none.problems.len(), 1, "{:?}", none.problems);
     assert!(none.problems[0].to_string().contains("warning: there is no policy"), "{}", none.problems[0]);
@@ -460,6 +543,7 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let configured = loaded(folder.path(), &Overrides::default()).unwrap();
     assert_eq!(configured.file.as_deref(), Some(found.as_path()));
     assert_eq!(configured.settings.policy.origin, usual);
+    assert_eq!(configured.settings.store.path, Some(folder.path().join("var/crawlgate")), "beside config/");
 
     let other = folder.write("other/named.yaml", "profile: scrapy");
     let variables = |name: &str| (name == "CRAWLGATE_CONFIG").then(|| other.to_str().unwrap().to_owned());
@@ -512,6 +596,7 @@ fn the_shipped_configuration_loads_without_a_warning() {
     let mut expected = Settings::default();
     expected.policy.origin = origin;
     expected.tls = Tls { intercept: true, ..home_of_tls("config/../certs") };
+    expected.store.path = Some("config/../var/crawlgate".into());
     assert_eq!(loaded.settings, expected, "the file shows defaults, but for tls.intercept");
     assert_eq!(expected.dangers(), [""; 0]);
 }

@@ -11,7 +11,7 @@ mod play;
 mod text;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +118,10 @@ fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
     };
     for row in rows {
         gates.entry(row.gate.clone()).or_insert_with(|| {
+            let hosts = rows.iter().map(|row| format!("{}: 127.0.0.1", row.host));
+            let hosts: Vec<String> = hosts.collect::<BTreeSet<_>>().into_iter().collect();
             let config = format!("{}{}", text("common.yaml"), text(&format!("{}.yaml", row.gate)));
+            let config = config.replace("{ a.test: 127.0.0.1", &format!("{{ {}", hosts.join(", ")));
             Named::new(Gate::start(&config, &text("policy.yaml")))
         });
     }

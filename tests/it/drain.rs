@@ -89,3 +89,22 @@ fn balancers_get_time_to_notice() {
     gate.signal("INT");
     assert_eq!(gate.ended(), Some(0));
 }
+
+#[test]
+fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+    // Decisions go there, too.
+    let config = CONFIG.replace("logs: { decisions: none }", "logs: { decisions: stderr }");
+    let mut gate = Gate::start(&config, &policy("one", "deny"));
+    let said = gate.unread();
+    let unread = said.lock().expect("not poisoned");
+    // A line each is more than a pipe holds.
+    for _ in 0..1_000 {
+        let mut client = Client::of(sent(gate.proxy, "ftp://unread.test/"));
+        assert_eq!(client.answer().status, 403);
+    }
+    gate.signal("TERM");
+    until("it ends", || !gate.is_up());
+    drop(unread);
+    assert_eq!(gate.ended(), Some(0));
+    until("it had said much", || gate.said().len() > 16 * 1024);
+}

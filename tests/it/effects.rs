@@ -3,6 +3,7 @@
 mod beside;
 mod fields;
 mod rejections;
+mod rewrite;
 mod shadow;
 mod times;
 

@@ -1,5 +1,8 @@
 //! The decision log: what its lines say, what they must not say, and what happens when it cannot be written.
 
+mod files;
+mod squid;
+
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex};
@@ -7,12 +10,15 @@ use std::time::Duration;
 
 use crawlgate::clock::{Clock, Hand};
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::labels::{RuleMode, Source};
-use crawlgate::metrics::log::{Closed, Destination, Log, LogSettings, OnFull, QueryText, Share};
+use crawlgate::metrics::labels::{RuleKind, RuleMode, Source, Verdict};
+use crawlgate::metrics::log::{
+    Closed, Destination, LineFormat, Log, LogSettings, OnFull, QueryText, Rotate, Share,
+};
 use crawlgate::metrics::record::{Keep, Record, Recorder};
 use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
+use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::RuleId;
+use crawlgate::vocab::rule_id::{RuleId, Slug};
 use crawlgate::vocab::stage::Stage;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
 use http::{HeaderValue, Method};
@@ -73,11 +79,16 @@ struct Bench {
 impl Bench {
     fn new(settings: LogSettings) -> Self {
         let disk = Disk::default();
+        Self { disk: disk.clone(), ..Self::to(Destination::Writer(Box::new(disk)), settings) }
+    }
+
+    fn to(to: Destination, settings: LogSettings) -> Self {
         let (clock, hand) = Clock::manual();
-        let metrics = Metrics::new(&[], &[]).unwrap();
-        let settings = LogSettings { to: Destination::Writer(Box::new(disk.clone())), ..settings };
-        let log = Log::open(settings, &metrics, &clock).unwrap();
-        Self { disk, recorder: Recorder::new(metrics.clone(), log, clock.clone()), metrics, clock, hand }
+        let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
+        let metrics = Metrics::new(&[crawler], &[]).unwrap();
+        let log = Log::open(LogSettings { to, ..settings }, &metrics, &clock).unwrap();
+        let recorder = Recorder::new(metrics.clone(), log, clock.clone());
+        Self { disk: Disk::default(), recorder, metrics, clock, hand }
     }
 
     fn begin(&self) -> Record {
@@ -111,8 +122,8 @@ impl Bench {
 fn a_line_has_every_field_in_its_place() {
     let bench = Bench::new(LogSettings::default());
     let ids = [RuleId::new("pages").unwrap(), RuleId::new("no-pdf").unwrap()];
-    let rules = ids.iter().map(|id| (id, RuleMode::Enforce));
-    let policy = bench.metrics.policy_loaded("acme", "3f9c2a1b", rules, bench.clock.wall());
+    let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+    let policy = bench.metrics.policy_loaded("acme", "3f9c2a1b", rules, &bench.clock);
     let mut record = bench.begin();
     let id = record.id().to_string();
     record.target(&UrlTarget::parse("http://www.example.com/a?b=c").unwrap());
@@ -257,6 +268,27 @@ fn queries_are_redacted_when_asked() {
     assert_eq!(bench.lines()[0]["url"], "http://h.example/a?redacted");
 }
 
+/// Whatever a request carries, its query is in no field of either format, nor in the examples of shadows.
+#[test]
+fn nothing_of_a_redacted_query_is_left() {
+    for format in [LineFormat::Json, LineFormat::Squid] {
+        let bench = Bench::new(LogSettings { query: QueryText::Redacted, format, ..LogSettings::default() });
+        for keep in [Keep::Full, Keep::Host, Keep::None] {
+            for query in ["token=s3cret", "s3cret?s3cret", "a=%20s3cret", "?s3cret"] {
+                let mut record = bench.begin();
+                record.target(&UrlTarget::parse(&format!("http://h.example/a?{query}")).unwrap());
+                record.source(&HeaderValue::from_static("ours"));
+                record.upstream_failed("connection_refused");
+                record.rejected(Reason::Rule, None, keep);
+            }
+        }
+        assert_eq!(bench.log().flush(LONG), Closed::Done);
+        let text = bench.disk.text();
+        assert_eq!(text.lines().count(), 12, "{text}");
+        assert!(!text.contains("s3cret") && text.contains("http://h.example/a?redacted"), "{text}");
+    }
+}
+
 #[test]
 fn allows_are_sampled_and_rejections_never() {
     let bench = Bench::new(LogSettings { allows: Share::new(0.1).unwrap(), ..LogSettings::default() });
@@ -265,6 +297,7 @@ fn allows_are_sampled_and_rejections_never() {
         matched: [0].into_iter().collect(),
         rule: Some(0),
         decided: Some(0),
+        verdict: Verdict::Reject,
         change: Change::Refuses,
         reason: Reason::Rule,
         stage: Stage::Request,
@@ -325,6 +358,9 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
     assert!((900..1_000).contains(&dropped), "{dropped}");
     assert!(bench.log().warning().unwrap().contains("lost lines"));
     assert_eq!(bench.log().flush(Duration::from_millis(20)), Closed::TimedOut);
+    bench.hand.advance(Duration::from_secs(6));
+    let warning = bench.log().warning().unwrap();
+    assert!(warning.contains("blocked: the destination has taken nothing for 6 s"), "{warning}");
     bench.disk.set(|disk| disk.blocked = false);
     assert_eq!(bench.lines().len() + dropped, 1_000);
     assert_eq!(bench.dropped(), dropped);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, Hand};
-use crawlgate::metrics::labels::{ForeignBytes, RuleMode, Source};
+use crawlgate::metrics::labels::{Counting, ForeignBytes, RuleKind, RuleMode, Source, Verdict};
 use crawlgate::metrics::log::Log;
-use crawlgate::metrics::policy::{PolicyMetrics, RULE_LABELS};
+use crawlgate::metrics::policy::{KEEP, PolicyMetrics, RULE_LABELS, RuleCounts};
 use crawlgate::metrics::record::{Keep, Recorder};
 use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
 use crawlgate::metrics::{CrawlerIndex, Metrics, names};
@@ -22,19 +22,24 @@ use http::{HeaderValue, Method};
 /// The names of operations.md that are exported so far.
 const NAMES: &str = "
     crawlgate_hold_seconds crawlgate_held_requests crawlgate_held_disconnects_total crawlgate_hosts_tracked
-    crawlgate_hosts_backing_off crawlgate_leases
+    crawlgate_hosts_backing_off crawlgate_ban_suspicions_total crawlgate_leases crawlgate_crawl_delay_capped_total
+    crawlgate_stops
     crawlgate_decisions_total crawlgate_rule_matched_total crawlgate_rule_decided_total crawlgate_requests_total
     crawlgate_request_duration_seconds crawlgate_decision_duration_seconds crawlgate_upstream_ttfb_seconds
     crawlgate_dns_duration_seconds crawlgate_connect_duration_seconds crawlgate_upstream_responses_total
     crawlgate_upstream_errors_total crawlgate_bytes_total crawlgate_connections crawlgate_inflight_requests
-    crawlgate_robots_fetches_total crawlgate_robots_cache_entries crawlgate_tunnels crawlgate_tunnels_total crawlgate_sni_checks_total
+    crawlgate_robots_fetches_total crawlgate_robots_cache_entries crawlgate_tunnels crawlgate_tunnels_total crawlgate_documents_total crawlgate_sni_checks_total
     crawlgate_addresses_refused_total crawlgate_upstream_unverified_total crawlgate_policy_info crawlgate_policy_last_reload_success
     crawlgate_policy_last_reload_success_timestamp_seconds crawlgate_policy_reloads_total crawlgate_policy_rules
     crawlgate_policy_rules_disabled crawlgate_head_rejections_total crawlgate_foreign_bytes_total
     crawlgate_robots_fetches_total crawlgate_robots_cache_entries
     crawlgate_repeat_rejections_total crawlgate_decision_log_dropped_total crawlgate_panics_total
     crawlgate_tls_handshake_seconds crawlgate_client_tls_failures_total crawlgate_leaf_certificates_total
-    crawlgate_mint_waits_total crawlgate_ca_not_after_timestamp_seconds
+    crawlgate_mint_waits_total crawlgate_ca_not_after_timestamp_seconds crawlgate_trace_spans_exported_total
+    crawlgate_trace_spans_dropped_total
+    crawlgate_ledger_urls crawlgate_ledger_events_total crawlgate_ledger_queue crawlgate_ledger_waits_total
+    crawlgate_ledger_dropped_total crawlgate_ledger_failures_total
+    crawlgate_ledger_feed_events_total crawlgate_ledger_feed_failures_total crawlgate_ledger_feed_behind
     crawlgate_build_info";
 const PROCESS_NAMES: &str = "
     process_cpu_seconds_total process_open_fds process_max_fds process_virtual_memory_bytes
@@ -49,9 +54,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(Counting::Everything)
+    }
+
+    fn with(counting: Counting) -> Self {
         let (clock, hand) = Clock::manual();
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
-        let metrics = Metrics::new(&[news], &["loopback", "private"]).unwrap();
+        let metrics = Metrics::with(counting, &[news], &["loopback", "private"]).unwrap();
         let recorder = Recorder::new(metrics.clone(), Log::off(), clock.clone());
         Self { metrics, recorder, clock, hand }
     }
@@ -62,8 +71,8 @@ impl Bench {
 
     fn revision(&self, revision: &str, rules: &[(&str, RuleMode)]) -> Arc<PolicyMetrics> {
         let ids: Vec<_> = rules.iter().map(|(id, mode)| (RuleId::new(id).unwrap(), *mode)).collect();
-        let rules = ids.iter().map(|(id, mode)| (id, *mode));
-        self.metrics.policy_loaded("acme", revision, rules, self.clock.wall())
+        let rules = ids.iter().map(|(id, mode)| (id, *mode, RuleKind::Group));
+        self.metrics.policy_loaded("acme", revision, rules, &self.clock)
     }
 
     fn begin(&self) -> crawlgate::metrics::record::Record {
@@ -208,7 +217,7 @@ fn an_allowed_request_counts_once_in_every_family() {
         (r#"requests_total{code="200",crawler="news-bot",method="GET",source="origin"}"#, 1.0),
         (r#"rule_matched_total{mode="enforce",rule="group"}"#, 1.0),
         (r#"rule_matched_total{mode="enforce",rule="pages"}"#, 1.0),
-        (r#"rule_decided_total{mode="enforce",rule="pages"}"#, 1.0),
+        (r#"rule_decided_total{mode="enforce",rule="pages",verdict="allow"}"#, 1.0),
         (r#"upstream_responses_total{code_class="2xx",content_family="html"}"#, 1.0),
         (r#"bytes_total{direction="received",side="client"}"#, 10.0),
         (r#"bytes_total{direction="sent",side="origin"}"#, 10.0),
@@ -246,7 +255,7 @@ fn a_rejection_counts_at_the_stage_that_refused() {
         (r#"decisions_total{crawler="anonymous",reason="rule",stage="request",verdict="reject"}"#, 1.0),
         (r#"requests_total{code="451",crawler="anonymous",method="other",source="proxy"}"#, 1.0),
         (r#"rule_matched_total{mode="enforce",rule="no-cgi"}"#, 1.0),
-        (r#"rule_decided_total{mode="enforce",rule="no-cgi"}"#, 1.0),
+        (r#"rule_decided_total{mode="enforce",rule="no-cgi",verdict="reject"}"#, 1.0),
         (r#"bytes_total{direction="sent",side="client"}"#, 300.0),
     ]);
 }
@@ -258,6 +267,7 @@ fn noted(stage: Stage) -> Option<Box<Notes>> {
         matched: [1].into_iter().collect(),
         rule: Some(1),
         decided: Some(1),
+        verdict: Verdict::Reject,
         change: Change::Refuses,
         reason: Reason::Rule,
         stage,
@@ -286,8 +296,8 @@ fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
         ),
         (r#"requests_total{code="204",crawler="anonymous",method="GET",source="origin"}"#, 1.0),
         (r#"rule_matched_total{mode="shadow",rule="maybe"}"#, 1.0),
-        (r#"rule_decided_total{mode="enforce",rule="live"}"#, 1.0),
-        (r#"rule_decided_total{mode="shadow",rule="maybe"}"#, 1.0),
+        (r#"rule_decided_total{mode="enforce",rule="live",verdict="allow"}"#, 1.0),
+        (r#"rule_decided_total{mode="shadow",rule="maybe",verdict="reject"}"#, 1.0),
     ]);
 }
 
@@ -307,7 +317,7 @@ fn a_client_that_leaves_is_counted() {
         (r#"decisions_total{crawler="anonymous",reason="client_left",stage="destination",verdict="allow"}"#, 1.0),
         (r#"decisions_total{crawler="anonymous",reason="rule",stage="upstream",verdict="allow"}"#, 1.0),
         (r#"requests_total{code="none",crawler="anonymous",method="GET",source="proxy"}"#, 2.0),
-        (r#"rule_decided_total{mode="enforce",rule="a"}"#, 1.0),
+        (r#"rule_decided_total{mode="enforce",rule="a",verdict="allow"}"#, 1.0),
     ]);
 }
 
@@ -357,7 +367,10 @@ fn a_request_judged_again_counts_under_the_last_policy_only() {
     let rules: Vec<_> = counted.keys().filter(|series| series.starts_with("rule_")).collect();
     assert_eq!(
         rules,
-        [r#"rule_decided_total{mode="enforce",rule="c"}"#, r#"rule_matched_total{mode="enforce",rule="c"}"#]
+        [
+            r#"rule_decided_total{mode="enforce",rule="c",verdict="reject"}"#,
+            r#"rule_matched_total{mode="enforce",rule="c"}"#
+        ]
     );
 }
 
@@ -446,8 +459,8 @@ fn counts_are_exact_over_threads() {
         (r#"requests_total{code="200",crawler="anonymous",method="GET",source="origin"}"#, half),
         (r#"rule_matched_total{mode="enforce",rule="even"}"#, half),
         (r#"rule_matched_total{mode="enforce",rule="odd"}"#, half),
-        (r#"rule_decided_total{mode="enforce",rule="even"}"#, half),
-        (r#"rule_decided_total{mode="enforce",rule="odd"}"#, half),
+        (r#"rule_decided_total{mode="enforce",rule="even",verdict="reject"}"#, half),
+        (r#"rule_decided_total{mode="enforce",rule="odd",verdict="allow"}"#, half),
         (r#"upstream_responses_total{code_class="2xx",content_family="none"}"#, half),
         (r#"bytes_total{direction="received",side="origin"}"#, half * 7.0),
         (r#"bytes_total{direction="sent",side="client"}"#, half * 14.0),
@@ -484,6 +497,9 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
     count(&new, 1);
     assert_eq!((matched("a"), matched("b"), matched("off")), (Some(1.0), Some(2.0), None));
     drop(old);
+    bench.hand.advance(KEEP - Duration::from_millis(1));
+    assert_eq!((matched("a"), matched("b")), (Some(1.0), Some(2.0)), "until it has been scraped");
+    bench.hand.advance(Duration::from_millis(1));
     assert_eq!((matched("a"), matched("b")), (None, Some(2.0)));
 
     let info =
@@ -503,6 +519,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
         (Some(1.0), Some(1.0))
     );
     drop((new, again));
+    bench.hand.advance(KEEP);
     assert_eq!(matched("b"), None);
 }
 
@@ -515,30 +532,187 @@ fn a_record_outlives_the_policy_it_was_judged_under() {
     record.matched([0]);
     drop(old);
     let series = r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#;
+    bench.hand.advance(KEEP * 2);
     assert_eq!(bench.value(series), Some(0.0));
     drop(record);
+    assert_eq!(bench.value(series), Some(1.0), "its count is shown");
+    bench.hand.advance(KEEP);
     assert_eq!(bench.value(series), None);
+}
+
+#[test]
+fn a_rule_that_comes_back_in_time_goes_on_counting() {
+    let bench = Bench::new();
+    let load = || bench.policy(&[("a", RuleMode::Enforce)]);
+    let count = |policy: &Arc<PolicyMetrics>| {
+        let mut record = bench.begin();
+        record.judged_under(policy);
+        record.matched([0]);
+    };
+    let value = || bench.value(r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#);
+    for _ in 0..3 {
+        count(&load());
+        bench.hand.advance(KEEP - Duration::from_secs(1));
+    }
+    let last = load();
+    assert_eq!((value(), last.counts(0).unwrap().matched), (Some(3.0), 3));
+    // Its first absences are over, and none of them ends what is in use.
+    bench.hand.advance(KEEP * 3);
+    count(&last);
+    assert_eq!(value(), Some(4.0));
+    drop(last);
+    bench.hand.advance(KEEP);
+    assert_eq!(value(), None);
+    let new = load();
+    assert_eq!((value(), new.counts(0).unwrap().last_match), (Some(0.0), None), "it begins anew");
+}
+
+/// Reloads faster than time passes, each with other rules: what is kept is bounded.
+#[test]
+fn a_thousand_reloads_leave_nothing_behind() {
+    const EACH: usize = 50;
+    let bench = Bench::new();
+    let series = || bench.metrics.render().lines().filter(|line| line.starts_with("crawlgate_rule_")).count();
+    let mut policy = bench.policy(&[]);
+    for reload in 0..1_000 {
+        let ids: Vec<RuleId> = (0..EACH).map(|n| RuleId::new(&format!("r{reload}-{n}")).unwrap()).collect();
+        let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Filter));
+        policy = bench.metrics.policy_loaded("acme", &format!("{reload:08}"), rules, &bench.clock);
+    }
+    // Of each rule: matches and rejections.
+    assert_eq!(series(), 2 * (RULE_LABELS + EACH));
+    bench.hand.advance(KEEP);
+    assert_eq!(series(), 2 * EACH);
+    drop(policy);
+    bench.hand.advance(KEEP);
+    assert_eq!(series(), 0);
+}
+
+/// Rules that come and go by turns are gone once, not as often as they went: they push out nobody's counts.
+#[test]
+fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
+    let bench = Bench::new();
+    let matched = |rule: &str| format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#);
+    drop(bench.policy(&[("gone", RuleMode::Enforce)]));
+    let mut policy = bench.policy(&[("even", RuleMode::Enforce)]);
+    for rule in ["odd", "even"].repeat(RULE_LABELS) {
+        let next = bench.policy(&[(rule, RuleMode::Enforce)]);
+        drop(std::mem::replace(&mut policy, next));
+    }
+    for rule in ["gone", "even", "odd"] {
+        assert_eq!(bench.value(&matched(rule)), Some(0.0), "{rule}");
+    }
+    drop(policy);
+    bench.hand.advance(KEEP);
+    for rule in ["gone", "even", "odd"] {
+        assert_eq!(bench.value(&matched(rule)), None, "{rule}");
+    }
+}
+
+#[test]
+fn nothing_of_requests_is_counted_where_that_is_asked_for() {
+    let bench = Bench::with(Counting::Nothing);
+    let policy = bench.policy(&[("a", RuleMode::Enforce)]);
+    let mut record = bench.begin();
+    record.target(&url("http://a.example/x"));
+    record.judged_under(&policy);
+    record.matched([0]);
+    record.shadows(noted(Stage::Request));
+    record.allowed(Some(0));
+    record.answered(200, Source::Origin);
+    record.finish(bench.clock.now());
+    let (connection, tunnel) = (bench.metrics.connection(), bench.metrics.tunnel_open());
+    bench.metrics.hold_begins();
+    bench.metrics.hosts(1, 2, 3);
+    bench.metrics.head_rejected(Reason::BadRequest);
+    bench.metrics.address_refused("private");
+    bench.metrics.client_tls(Duration::from_millis(1));
+    drop((connection, tunnel));
+    assert_eq!(policy.counts(0), None);
+    assert_eq!(policy.book().judged(), 1, "shadows are reported all the same");
+    let text = bench.metrics.render();
+    let shown: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let always: BTreeSet<&str> =
+        names::ALWAYS.iter().map(|family| family.name).chain(PROCESS_NAMES.split_whitespace()).collect();
+    assert_eq!(shown, always);
+    assert_eq!(bench.value(r#"crawlgate_policy_info{policy="acme",revision="3f9c2a1b"}"#), Some(1.0));
+    bench.metrics.panicked();
+    assert_eq!(bench.value("crawlgate_panics_total"), Some(1.0));
 }
 
 #[test]
 fn rules_beyond_the_cap_share_a_label() {
     let bench = Bench::new();
     let ids: Vec<RuleId> = (0..RULE_LABELS + 500).map(|n| RuleId::new(&format!("r{n}")).unwrap()).collect();
-    let rules = ids.iter().map(|id| (id, RuleMode::Enforce));
-    let policy = bench.metrics.policy_loaded("big", "00000001", rules, bench.clock.wall());
+    let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+    let policy = bench.metrics.policy_loaded("big", "00000001", rules, &bench.clock);
     for rule in [0, 1_999, 2_000, 2_499, 2_500] {
         let mut record = bench.begin();
         record.judged_under(&policy);
         record.rejected(Reason::Rule, Some(rule), Keep::Host);
     }
     let counted = bench.counted();
-    let decided = |rule: &str| counted.get(&format!(r#"rule_decided_total{{mode="enforce",rule="{rule}"}}"#));
+    let decided = |rule: &str| {
+        counted.get(&format!(r#"rule_decided_total{{mode="enforce",rule="{rule}",verdict="reject"}}"#))
+    };
     assert_eq!(decided("r0"), Some(&1.0));
     assert_eq!(decided("r1999"), Some(&1.0));
     assert_eq!(decided("__other__"), Some(&2.0));
     let text = bench.metrics.render();
     let lines = text.lines().filter(|line| line.starts_with("crawlgate_rule_matched_total{")).count();
     assert_eq!(lines, RULE_LABELS + 1);
+    assert_eq!((policy.counts(1_999).map(|c| c.rejected), policy.counts(2_000)), (Some(1), None));
     drop(policy);
+    bench.hand.advance(KEEP);
     assert!(!bench.metrics.render().contains("__other__"));
+}
+
+#[test]
+fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
+    let bench = Bench::new();
+    let ids = ["group", "filter", "off"].map(|id| RuleId::new(id).unwrap());
+    let kinds = [RuleKind::Group, RuleKind::Filter, RuleKind::Group];
+    let modes = [RuleMode::Enforce, RuleMode::Enforce, RuleMode::Disabled];
+    let rules = ids.iter().zip(modes).zip(kinds).map(|((id, mode), kind)| (id, mode, kind));
+    let policy = bench.metrics.policy_loaded("acme", "00000001", rules, &bench.clock);
+    let shown = |rule: &str, verdict: &str| {
+        let labels = format!(r#"mode="enforce",rule="{rule}",verdict="{verdict}""#);
+        bench.value(&format!("crawlgate_rule_decided_total{{{labels}}}"))
+    };
+    assert_eq!((shown("group", "allow"), shown("group", "reject")), (Some(0.0), Some(0.0)));
+    assert_eq!((shown("filter", "allow"), shown("filter", "reject")), (None, Some(0.0)), "a filter refuses");
+    let never = RuleCounts { matched: 0, allowed: 0, rejected: 0, last_match: None };
+    assert_eq!((policy.counts(0), policy.counts(2), policy.counts(3)), (Some(never), None, None));
+
+    bench.hand.advance(Duration::from_millis(90_400));
+    let (at, decided) = (bench.clock.wall(), [Some(0), None, None]);
+    for allowed in decided {
+        let mut record = bench.begin();
+        record.judged_under(&policy);
+        record.matched([0]);
+        record.allowed(allowed);
+    }
+    let mut record = bench.begin();
+    record.judged_under(&policy);
+    record.matched([0, 1]);
+    record.rejected(Reason::Rule, Some(1), Keep::Host);
+    drop(record);
+    // A tunnel that passes although the filter might have refused what it hides.
+    let mut record = bench.begin();
+    record.judged_under(&policy);
+    record.allowed(Some(1));
+    drop(record);
+    // Set back meanwhile: the match is as long ago as it is.
+    bench.hand.advance(Duration::from_secs(30));
+    bench.hand.jump(-3_600);
+    let at = at - Duration::from_millis(3_600_400);
+    let counts = |rule| policy.counts(rule).unwrap();
+    assert_eq!(counts(0), RuleCounts { matched: 4, allowed: 1, rejected: 0, last_match: Some(at) });
+    assert_eq!(counts(1), RuleCounts { matched: 1, allowed: 1, rejected: 1, last_match: Some(at) });
+    assert_eq!((counts(0).decided(), counts(1).decided()), (1, 2));
+    assert_eq!((shown("filter", "allow"), shown("filter", "reject")), (Some(1.0), Some(1.0)));
+    drop(policy);
+    bench.hand.advance(KEEP);
+    assert!(!bench.metrics.render().contains("rule=\"filter\""));
 }

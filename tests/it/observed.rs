@@ -185,3 +185,36 @@ fn read_answer(reader: &mut impl BufRead) -> Result<(), ErrorKind> {
     }
     reader.read_exact(&mut vec![0; length]).map_err(|error| error.kind())
 }
+
+#[test]
+fn the_admin_listener_is_asked_by_its_names_and_counts_no_requests_where_that_is_asked_for() {
+    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0, names: [gate.test, \"other.test:81\"] }\n\
+                  egress: { allow_loopback: true, ports: [1-65535] }\nlogs: { decisions: none }\n\
+                  telemetry: { metrics: none }\n";
+    let gate = Gate::start(config, POLICY);
+    let origin = origin();
+    let asked = format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n");
+    let page = exchange(gate.proxy, &asked);
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    let ask = |host: &str| {
+        exchange(gate.admin, &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
+    for (host, status) in [
+        ("Gate.Test:9", "200"),
+        ("gate.test", "200"),
+        ("other.test:81", "200"),
+        ("other.test", "403"),
+        ("evil.test", "403"),
+    ] {
+        assert!(ask(host).starts_with(&format!("HTTP/1.1 {status}")), "{host}");
+    }
+    let text = ask("gate.test");
+    assert!(
+        text.contains("crawlgate_policy_info{policy=\"t\"") && text.contains("process_open_fds"),
+        "{text}"
+    );
+    for family in ["requests_total", "decisions_total", "rule_matched_total", "connections", "hosts_tracked"]
+    {
+        assert!(!text.contains(&format!("crawlgate_{family}")), "{family}: {text}");
+    }
+}

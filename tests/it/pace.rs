@@ -2,5 +2,9 @@
 //! the origin's clock.
 
 mod gate;
+mod hostile;
+mod learned;
 mod origin;
+mod queue;
+mod repeats;
 mod sockets;

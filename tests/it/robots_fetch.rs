@@ -3,4 +3,6 @@
 mod gate;
 mod origin;
 mod outcomes;
+mod renewal;
 mod shared;
+mod usage;

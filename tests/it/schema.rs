@@ -215,10 +215,15 @@ fn the_schema_of_the_configuration_has_the_keys_that_the_reader_takes() {
         ("timeouts: { zzz: 0 }", "/properties/timeouts"),
         ("runtime: { zzz: 0 }", "/properties/runtime"),
         ("logs: { zzz: 0 }", "/properties/logs"),
+        ("logs: { rotate: { zzz: 0 } }", "/properties/logs/properties/rotate"),
         ("listen: { zzz: 0 }", "/properties/listen/anyOf/0/anyOf/1"),
         ("crawlers: [{ zzz: 0 }]", "/properties/crawlers/anyOf/0/items"),
         ("crawlers: [{ auth: { zzz: 0 } }]", "/properties/crawlers/anyOf/0/items/properties/auth"),
         ("store: { zzz: 0 }", "/properties/store"),
+        ("ledger: { zzz: 0 }", "/properties/ledger"),
+        ("ledger: { events: { zzz: 0 } }", "/properties/ledger/properties/events"),
+        ("telemetry: { zzz: 0 }", "/properties/telemetry"),
+        ("telemetry: { otlp: { zzz: 0 } }", "/properties/telemetry/properties/otlp/anyOf/1"),
     ] {
         let mut problems = Problems::new();
         ConfigFile::read(&"c".into(), text, &|_| None, &mut problems);
@@ -264,6 +269,17 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         ("egress: { ports: [80, 1024-65535], resolver: { servers: ['192.0.2.53:53'] } }", true),
         ("egress:\nlogs: { allows: 0.5 }", true),
         ("logs: { allows: 2 }", false),
+        ("logs: { format: squid, rotate: { size: none, keep: 0 } }", true),
+        ("logs: { rotate: { size: 1MiB } }", true),
+        ("logs: { rotate: { size: never } }", false),
+        ("ledger: { keep: always, queue: 5, events: { file: f, webhook: 'https://h/x', keep: 1d } }", true),
+        ("ledger: { keep: sometimes }", false),
+        ("ledger: { queue: 0 }", false),
+        ("ledger: { events: { keep: 30 } }", false),
+        ("telemetry: { metrics: full, otlp: none }", true),
+        ("telemetry: { otlp: all }", false),
+        ("telemetry: { otlp: { endpoint: 'http://o:4318', share: 2 } }", false),
+        ("telemetry: { otlp: { share: 0.5 } }", false),
     ] {
         let mistake = schema.mistake(text);
         assert_eq!(mistake.is_none(), fits, "{text}: {mistake:?}");

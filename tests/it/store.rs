@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::{Clock, Hand};
+use crawlgate::politeness::heard::{Answer, Challenge};
 use crawlgate::politeness::lane::SLOT_MAX;
-use crawlgate::politeness::pace::{Class, Jitter, Pace, Rate, Turn, Wait, Why};
+use crawlgate::politeness::pace::{Jitter, Kind, Pace, Rate, Turn, Wait, Why};
 use crawlgate::store::{Census, Key, Lease, Outcome, Store};
 use fastrand::Rng;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-const POLITE: Pace = Pace { delay: SECOND, jitter: Jitter::NONE, rate: None, concurrency: 2 };
+const POLITE: Pace = Pace { delay: SECOND, concurrency: 2, ..Pace::FREE };
 
 /// Each kind of store, empty.
 fn stores() -> [Store; 1] {
@@ -18,7 +19,7 @@ fn stores() -> [Store; 1] {
 }
 
 fn page(name: &str) -> Key<'_> {
-    Key { name, class: Class::Navigation }
+    Key { name, kind: Kind::Navigation }
 }
 
 fn go(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Lease {
@@ -39,7 +40,7 @@ fn wait(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Wait {
 fn keys_are_apart_and_classes_of_one_host_too() {
     for store in stores() {
         let (clock, _hand) = Clock::manual();
-        let embed = Key { class: Class::Embed, ..page("a.test") };
+        let embed = Key { kind: Kind::Embed, ..page("a.test") };
         let leases = [page("a.test"), page("b.test"), embed].map(|key| go(&store, key, &POLITE, clock.now()));
         for key in [page("a.test"), page("b.test"), embed] {
             assert_eq!(wait(&store, key, &POLITE, clock.now()).why, Why::Slots);
@@ -54,10 +55,10 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     for store in stores() {
         let (clock, hand) = Clock::manual();
         let free = Pace { delay: Duration::ZERO, ..POLITE };
-        let embed = Key { class: Class::Embed, ..page("a.test") };
+        let embed = Key { kind: Kind::Embed, ..page("a.test") };
         let lease = go(&store, page("a.test"), &free, clock.now());
-        store.hold_off(&lease, Some(30 * SECOND), clock.now());
-        store.release(lease, Outcome::Failed, clock.now());
+        let _ = store.hear(&lease, Answer::Rest(Some(30 * SECOND)), Challenge::None, clock.now());
+        store.release(lease, Outcome::Abandoned, clock.now());
         for key in [page("a.test"), embed] {
             let told = wait(&store, key, &free, clock.now());
             assert_eq!(told, Wait { time: 30 * SECOND, why: Why::Backoff });
@@ -65,7 +66,7 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
         assert_eq!(store.sweep(clock.now()).resting, 1);
         hand.advance(30 * SECOND);
         let probe = go(&store, page("a.test"), &free, clock.now());
-        assert_eq!(wait(&store, page("a.test"), &free, clock.now()).why, Why::Slots);
+        assert_eq!(wait(&store, page("a.test"), &free, clock.now()).why, Why::Probe);
         store.release(probe, Outcome::Answered, clock.now());
         let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
         assert_eq!(store.sweep(clock.now()).resting, 0);
@@ -120,7 +121,8 @@ impl Traffic {
         let mut rng = Rng::with_seed(seed);
         let jitter = if rng.bool() { Jitter::NONE } else { Jitter::new(1.0, 1.5) };
         let rate = rng.bool().then(|| Rate::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
-        let pace = Pace { delay: rng.u32(0..4) * 100 * MS, jitter, rate, concurrency: rng.u32(1..5) };
+        let (delay, concurrency) = (rng.u32(0..4) * 100 * MS, rng.u32(1..5));
+        let pace = Pace { delay, jitter, rate, concurrency, ..Pace::FREE };
         let (waiting, flying, sent, granted) = (vec![], vec![], vec![], vec![]);
         Self { store, clock, hand, rng, pace, waiting, flying, sent, granted, ended: 0 }
     }
@@ -174,7 +176,7 @@ impl Traffic {
             // Lost without a word: its slot comes back when it expires.
             (Flight::Reading, 0..10) => drop(lease),
             (Flight::Reading, _) => self.store.release(lease, Outcome::Answered, now),
-            (Flight::Dialling, _) => self.store.release(lease, Outcome::Failed, now),
+            (Flight::Dialling, _) => self.store.release(lease, Outcome::Abandoned, now),
         }
     }
 

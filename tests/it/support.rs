@@ -3,3 +3,4 @@
 pub(crate) mod command;
 pub(crate) mod folder;
 pub(crate) mod gate;
+pub(crate) mod way;

@@ -4,9 +4,8 @@ use crate::gate::trial::Trial;
 use crate::policy::Policy;
 use crate::policy::cases::{Answer, CaseFacts, CaseTarget};
 use crate::policy::options::{Slot, Value};
+use crate::report::decision;
 use crate::vocab::intent::Intent;
-
-use super::super::judged;
 
 /// What the two policies say of one request, where that differs.
 pub(super) struct Change<'a> {
@@ -117,7 +116,7 @@ impl<'a> Outcome<'a> {
 
     fn of(trial: &Trial<'a>) -> Self {
         Self {
-            verdict: judged::verdict(trial),
+            verdict: decision::verdict(trial),
             reason: trial.decision.reason().as_str(),
             rule: trial.rule(),
             answer: trial.answer(),
@@ -169,8 +168,8 @@ impl<'p> Options<'p> {
             let differ = was != is;
             differ.then(|| Difference {
                 key: format!("options.{path}"),
-                old: judged::shown(was),
-                new: judged::shown(is),
+                old: decision::shown(was),
+                new: decision::shown(is),
             })
         });
         differ.collect()

@@ -11,13 +11,13 @@ use crate::policy::explain::{OptionLine, RuleLine, RuleStatus};
 use crate::policy::fact::Fact;
 use crate::policy::options::{SetBy, Value};
 use crate::policy::rule::{Mode, PolicyStage, RuleBody};
+use crate::report::decision;
+use crate::report::explanation::set_by;
+use crate::report::wire::{Answers, Wire};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::super::judged;
 use super::super::paint::{Paint, Tone, fitted, printable, wrapped};
-use super::in_json::set_by;
-use super::wire::{self, Wire};
 
 /// How much is shown of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Page {
     fn decision(&mut self, trial: &Trial<'_>) {
         let decision = &trial.decision;
         self.headline("Decision");
-        self.field("verdict", &self.paint.paint(tone_of(trial), judged::verdict(trial)));
+        self.field("verdict", &self.paint.paint(tone_of(trial), decision::verdict(trial)));
         self.field("reason", decision.reason().as_str());
         if let Some(rule) = trial.rule() {
             self.field("rule", rule);
@@ -160,7 +160,7 @@ impl Page {
         if decision.rejects() {
             self.field("logged", if decision.logged { "yes" } else { "no" });
         }
-        self.field("policy", &judged::policy_name(trial));
+        self.field("policy", &decision::policy_name(trial));
     }
 
     fn field(&mut self, name: &str, value: &str) {
@@ -170,7 +170,7 @@ impl Page {
     fn answer(&mut self, trial: &Trial<'_>, facts: &CaseFacts) {
         self.headline("Answer");
         let profile = self.paint.paint(Tone::Faint, format!("(profile {})", trial.profile.as_str()));
-        match wire::of(trial, facts) {
+        match Answers::of(trial, facts).to(trial.profile) {
             Wire::Refused { status_line, headers } => {
                 self.line(&format!("  {}  {profile}", self.paint.paint(Tone::Bad, status_line)));
                 self.headers(&headers);
@@ -282,7 +282,7 @@ fn did(trial: &Trial<'_>, body: &RuleBody) -> Option<String> {
 }
 
 fn show(value: &Value) -> String {
-    printable(&judged::shown(value))
+    printable(&decision::shown(value))
 }
 
 fn tone_of(trial: &Trial<'_>) -> Tone {

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::Builder;
 
 use crate::cli::args::{Format, RobotsFetchArgs};
+use crate::cli::harmless::harmless;
 use crate::cli::serve::robots_fetcher;
 use crate::cli::{Exit, open, out};
 use crate::clock::Clock;
@@ -17,19 +18,20 @@ use crate::gate::hold::{Hold, HoldLimits};
 use crate::gate::robots::Errand;
 use crate::metrics::Metrics;
 use crate::policy::options::politeness::PaceKey;
+use crate::politeness::order::Order;
 use crate::politeness::pace::Pace;
 use crate::proxy::clean::ViaName;
 use crate::proxy::robots::Fetch;
 use crate::robots::Parsed;
 use crate::robots::agent::product_token;
-use crate::robots::standing::{Known, Standing};
+use crate::robots::standing::{Known, Standing, Validators};
 use crate::store::Store;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::UrlTarget;
 use crate::vocab::units::show_duration;
 use crate::vocab::verify::Verify;
 
-use super::{Answer, plain};
+use super::{Answer, beyond};
 
 /// Exit 1 if the file cannot be had.
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
@@ -63,13 +65,15 @@ fn fetched(settings: &Settings, target: &UrlTarget, agent: &str, clock: &Clock) 
         crawler: Crawler::anonymous(),
         key: PaceKey::Host,
         pace: Pace::FREE,
+        per_address: None,
+        order: Order::Weighted,
         hold: Arc::new(hold),
         verify: Verify::On,
     };
     runtime.block_on(async {
         let fetcher = robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);
         let fetcher = fetcher.map_err(|error| error.to_string())?;
-        Ok(fetcher.fetch(target, &errand).await)
+        Ok(fetcher.fetch(target, &errand, Validators::default()).await)
     })
 }
 
@@ -99,13 +103,15 @@ impl Told<'_> {
     fn to_text(&self) -> String {
         let url = self.fetch.url.as_ref().unwrap_or(self.target);
         let status = self.known.status.map_or(String::new(), |status| format!(", status {status}"));
-        let mut text = format!("{}\n", plain(url.as_str()));
+        let mut text = format!("{}\n", harmless(url.as_str()));
         text.push_str(&format!("  outcome  {}{status}\n", self.known.ending.as_str()));
         if let Some(fault) = self.known.fault {
             text.push_str(&format!("  failure  {}\n", fault.words));
         }
         text.push_str(&format!("  meaning  {}\n", self.meaning()));
         text.push_str(&format!("  holds    {}\n", show_duration(self.known.holds_for)));
+        let past = show_duration(self.known.holds_on_for());
+        text.push_str(&format!("  then     {past} more while it is fetched anew\n"));
         if let Some(rules) = self.known.rules() {
             text.push_str(&self.file(rules));
         }
@@ -116,8 +122,8 @@ impl Told<'_> {
         let (bytes, lines, unknown) = (rules.text().len(), rules.directives(), rules.unknown());
         let mut text =
             format!("  file     {bytes} bytes, {lines} lines that are read, {unknown} with other keys\n");
-        for sitemap in rules.sitemaps() {
-            text.push_str(&format!("  sitemap  {}\n", plain(&sitemap)));
+        for (word, value) in beyond::in_text(rules, self.agent) {
+            text.push_str(&format!("  {word:<8} {value}\n"));
         }
         let answer = self.answer(rules);
         text.push_str(&format!("  {:<8} {}\n", self.agent, answer.to_text(self.target.as_str())));
@@ -125,8 +131,7 @@ impl Told<'_> {
     }
 
     fn answer<'r>(&self, rules: &'r Parsed) -> Answer<'r> {
-        let ruling = rules.ruling(self.agent, self.target.path_and_query());
-        Answer { ruling, delay: rules.crawl_delay(self.agent) }
+        Answer::of(rules, self.agent, self.target.path_and_query())
     }
 
     fn meaning(&self) -> &'static str {
@@ -139,7 +144,7 @@ impl Told<'_> {
 
     fn to_json(&self) -> Json {
         let rules = self.known.rules();
-        json!({
+        let mut told = json!({
             "url": self.fetch.url.as_ref().map(UrlTarget::as_str),
             "outcome": self.known.ending.as_str(),
             "status": self.known.status,
@@ -149,9 +154,13 @@ impl Told<'_> {
                 Standing::Unknown => "unknown",
             },
             "holds": show_duration(self.known.holds_for),
+            "holds_on": show_duration(self.known.holds_on_for()),
             "bytes": rules.map(|rules| rules.text().len()),
-            "sitemaps": rules.map(|rules| rules.sitemaps().collect::<Vec<_>>()),
             "ruling": rules.map(|rules| self.answer(rules).to_json(self.target.as_str())),
-        })
+        });
+        if let Json::Object(told) = &mut told {
+            told.extend(beyond::in_json(rules, self.agent));
+        }
+        told
     }
 }

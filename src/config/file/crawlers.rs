@@ -204,4 +204,4 @@ fn hints(node: &Node, problems: &mut Problems) -> Vec<May> {
 }
 
 /// The headers that this version reads.
-pub(super) const BUILT: [May; 3] = [May::Wait, May::Depth, May::Trace];
+pub(super) const BUILT: [May; 4] = [May::Priority, May::Wait, May::Depth, May::Trace];

@@ -5,13 +5,16 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::settings::{OnFull, Roots, Settings};
+use crate::config::settings::{KeepLedger, LogFormat, MetricsLevel, OnFull, Roots, Rotate, Settings};
 use crate::vocab::profile::Profile;
 use crate::vocab::units::{show_duration, show_size};
 
 use super::crawlers::BUILT;
 use super::later;
+use super::ledger::ROWS as LEDGER;
 use super::limits::{Kind, LIMITS, Row, TIMEOUTS};
+use super::logs::ROTATE_KEEP;
+use super::telemetry::QUEUE;
 
 /// The schema of a configuration file.
 pub fn json_schema() -> Json {
@@ -39,7 +42,10 @@ pub fn json_schema() -> Json {
         )
         .group("timeouts", rows("timeouts", "How long things may take.", TIMEOUTS))
         .group("runtime", runtime())
-        .group("logs", logs());
+        .group("logs", logs())
+        .group("store", store())
+        .group("ledger", ledger())
+        .group("telemetry", telemetry());
     let variable = json!({
         "description": "A value with ${VARIABLE} of the environment in it.",
         "type": "string",
@@ -137,6 +143,11 @@ fn admin() -> Group {
     Group::new("admin", "Metrics, health, the certificate authority and the admin API.")
         .key("listen", "Its address.", address())
         .key("token_file", "A file that holds the token; required off loopback. none: no token.", text())
+        .key(
+            "names",
+            "Names by which it may be asked (Host), beside its address: NAME, or NAME:PORT.",
+            one_or_many(&text()),
+        )
 }
 
 fn policy() -> Group {
@@ -252,11 +263,74 @@ fn logs() -> Group {
         "default": usual.allows,
     });
     let on_full = words(&OnFull::ALL.map(OnFull::as_str), usual.on_full.as_str());
-    Group::new("logs", "The decision log: one JSON line a request.")
+    let format = words(&LogFormat::ALL.map(LogFormat::as_str), usual.format.as_str());
+    let Rotate { size: usual_size, keep } = Rotate::default();
+    let until = json!({
+        "anyOf": [{ "const": "none" }, size(), variable()],
+        "default": show_size(usual_size),
+    });
+    let keep = count(0, ROTATE_KEEP.end().unsigned_abs(), &json!(keep));
+    let rotate = Group::new("rotate", "When the log's file is rotated.")
+        .key("size", "Bytes that a file may have; none for a file that only grows.", until)
+        .key("keep", "How many older files are kept: PATH.1 is the latest.", keep);
+    Group::new("logs", "The decision log: one line a request.")
         .key("decisions", "stderr, stdout, none, or a path.", text())
+        .key("format", "How a line is written: as JSON, or as in Squid's access.log.", format)
+        .key("rotate", "When the log's file is rotated.", rotate.schema())
         .key("allows", "The share of allowed requests that is logged.", share)
         .key("on_full", "What happens when the log cannot keep up.", on_full)
         .key("redact_query", "Whether queries are left out of logged URLs.", boolean(usual.redact_query))
+}
+
+fn store() -> Group {
+    Group::new("store", "What is kept over a restart: the stops, and the ledger.").key(
+        "path",
+        "Its directory; made when something is first kept.",
+        text(),
+    )
+}
+
+fn ledger() -> Group {
+    let usual = Settings::default().ledger;
+    let keep = words(&KeepLedger::ALL.map(KeepLedger::as_str), usual.keep.as_str());
+    let on_full = words(&OnFull::ALL.map(OnFull::as_str), usual.on_full.as_str());
+    let kept = json!({ "anyOf": [duration(), variable()], "default": show_duration(usual.events.keep) });
+    let events = Group::new("ledger.events", "What is told of URLs to those who keep an index.")
+        .key("file", "A file that events are appended to, a line of JSON each; or none.", text())
+        .key("webhook", "A URL that they are posted to, or none.", text())
+        .key("keep", "How long they are kept for those who read them.", kept);
+    rows("ledger", "What is remembered of URLs.", LEDGER)
+        .key("keep", "When: if the policy asks for it, always, or never.", keep)
+        .key("on_full", "What happens when the disk cannot keep up.", on_full)
+        .key("events", "What is told of URLs.", events.schema())
+}
+
+fn telemetry() -> Group {
+    let share =
+        json!({ "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, variable()], "default": 0.01 });
+    let headers = json!({ "type": "object", "additionalProperties": text() });
+    let timeout = json!({ "anyOf": [duration(), variable()], "default": "10s" });
+    let queue = count(QUEUE.start().unsigned_abs(), QUEUE.end().unsigned_abs(), &json!(4_096));
+    let collector = Group::new("telemetry.otlp", "A collector that speaks OTLP over HTTP with protobuf.")
+        .required("endpoint", "Its address, http or https; /v1/traces is added.", json!({ "type": "string" }))
+        .key("share", "The share of requests of which spans are made.", share)
+        .key(
+            "service",
+            "The name under which they stand there: service.name. crawlgate if not given.",
+            text(),
+        )
+        .key("headers", "Fields that go with each export, such as credentials.", headers)
+        .key("timeout", "How long one export may take.", timeout)
+        .key("queue", "How many requests may wait to be exported; others are dropped and counted.", queue);
+    let otlp = json!({ "anyOf": [{ "const": "none" }, collector.schema()], "default": "none" });
+    let levels = MetricsLevel::ALL.map(MetricsLevel::as_str);
+    Group::new("telemetry", "What is counted and told to others.")
+        .key(
+            "metrics",
+            "What /metrics knows: everything, or only the process and the policy in force (none: requests are not counted).",
+            words(&levels, MetricsLevel::default().as_str()),
+        )
+        .key("otlp", "Where spans of requests go; needs a build with the feature otlp.", otlp)
 }
 
 fn one_or_many(schema: &Json) -> Json {

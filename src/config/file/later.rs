@@ -20,17 +20,15 @@ const ABSENT: &str = "(absent)";
 const ANY: &str = "(any)";
 
 /// Group, key, and the value that it may have.
-const LATER: [(&str, &str, &str); 10] = [
-    ("", "store", "{kind: embedded, path: (any), url: (absent)}"),
-    ("", "telemetry", "{metrics: full, otlp: none}"),
+const LATER: [(&str, &str, &str); 8] = [
     ("listen", "tls", ABSENT),
     ("listen", "proxy_protocol", ABSENT),
     ("policy", "url", ABSENT),
     ("policy", "poll", ABSENT),
     ("policy", "verify_key", ABSENT),
     ("egress", "parents", "{}"),
-    ("logs", "format", "json"),
-    ("logs", "rotate", "{size: 256MiB, keep: 8}"),
+    ("store", "kind", "embedded"),
+    ("store", "url", ABSENT),
 ];
 
 /// Reports the keys of a group that are not built yet and do not have their default.

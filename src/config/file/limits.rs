@@ -130,6 +130,18 @@ pub(super) fn read<T>(
     mut map: MapReader<'_>,
     problems: &mut Problems,
 ) {
+    read_rows(values, rows, &mut map, problems);
+    later::check(&mut map, group, problems);
+    map.finish(problems);
+}
+
+/// Reads those keys of a group that stand in a table.
+pub(super) fn read_rows<T>(
+    values: &mut T,
+    rows: &'static [Row<T>],
+    map: &mut MapReader<'_>,
+    problems: &mut Problems,
+) {
     for row in rows {
         let Some(node) = map.take(row.key) else { continue };
         match &row.kind {
@@ -138,8 +150,6 @@ pub(super) fn read<T>(
             Kind::Time(least, place) => set(place(values), between(node, *least, problems)),
         }
     }
-    later::check(&mut map, group, problems);
-    map.finish(problems);
 }
 
 fn count(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems) -> Option<u64> {

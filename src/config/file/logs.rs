@@ -1,16 +1,31 @@
 //! `logs` of the configuration file.
 
-use crate::config::settings::{Logs, OnFull};
+use std::ops::RangeInclusive;
+
+use crate::config::settings::{LogFormat, Logs, OnFull, Rotate};
 use crate::vocab::problems::Problems;
+use crate::vocab::units;
+use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
 use super::{later, set};
+
+/// Below this a file would hold a handful of lines only.
+const ROTATE_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 40;
+/// Files that are kept.
+pub(super) const ROTATE_KEEP: RangeInclusive<i64> = 0..=1_000;
 
 /// What the file says of the decision log; its target is as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogsText {
     /// `stderr`, `stdout`, `none` or a path.
     pub decisions: String,
+    /// How a line is written.
+    pub format: LogFormat,
+    /// When a file is rotated; `None` is never.
+    pub rotate_size: Option<u64>,
+    /// How many older files are kept.
+    pub rotate_keep: u32,
     /// The share of allowed requests that is logged.
     pub allows: f64,
     /// What happens when the log cannot keep up.
@@ -21,19 +36,56 @@ pub struct LogsText {
 
 impl Default for LogsText {
     fn default() -> Self {
-        let Logs { allows, on_full, redact_query, .. } = Logs::default();
-        Self { decisions: "stderr".into(), allows, on_full, redact_query }
+        let Logs { format, allows, on_full, redact_query, .. } = Logs::default();
+        let Rotate { size, keep } = Rotate::default();
+        Self {
+            decisions: "stderr".into(),
+            format,
+            rotate_size: Some(size),
+            rotate_keep: keep,
+            allows,
+            on_full,
+            redact_query,
+        }
     }
 }
 
 pub(super) fn read(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
     let decisions = map.take("decisions").and_then(|n| read::spelling(n, problems));
     set(&mut logs.decisions, decisions.map(Into::into));
+    let words = LogFormat::ALL.map(LogFormat::as_str);
+    let format = |word: &str| LogFormat::ALL.into_iter().find(|f| f.as_str() == word);
+    set(&mut logs.format, map.take("format").and_then(|n| read::word(n, &words, format, problems)));
     set(&mut logs.allows, map.take("allows").and_then(|n| read::decimal(n, 0.0..=1.0, problems)));
     let words = OnFull::ALL.map(OnFull::as_str);
     let on_full = |word: &str| OnFull::ALL.into_iter().find(|o| o.as_str() == word);
     set(&mut logs.on_full, map.take("on_full").and_then(|n| read::word(n, &words, on_full, problems)));
     set(&mut logs.redact_query, map.take("redact_query").and_then(|n| read::boolean(n, problems)));
+    let rotate = map.take("rotate").and_then(|n| MapReader::open(n, "`logs.rotate`", problems));
+    if let Some(rotate) = rotate {
+        read_rotate(logs, rotate, problems);
+    }
     later::check(&mut map, "logs", problems);
     map.finish(problems);
+}
+
+fn read_rotate(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
+    set(&mut logs.rotate_size, map.take("size").and_then(|n| rotate_size(n, problems)));
+    let keep = map.take("keep").and_then(|n| read::integer(n, ROTATE_KEEP, problems));
+    set(&mut logs.rotate_keep, keep.and_then(|keep| u32::try_from(keep).ok()));
+    map.finish(problems);
+}
+
+/// A size, or `none`: the outer `None` is a mistake.
+fn rotate_size(node: &Node, problems: &mut Problems) -> Option<Option<u64>> {
+    if node.spelling() == Some("none") {
+        return Some(None);
+    }
+    let size = read::size(node, problems)?;
+    if ROTATE_SIZE.contains(&size) {
+        return Some(Some(size));
+    }
+    let (least, most) = (units::show_size(*ROTATE_SIZE.start()), units::show_size(*ROTATE_SIZE.end()));
+    problems.push(read::wrong_type(node, &format!("a size from {least} to {most}, or none, is needed here")));
+    None
 }

@@ -47,6 +47,17 @@ pub(super) fn host_pattern(text: &str) -> Result<String, String> {
     }
 }
 
+/// A name by which a listener is asked, with a port or without: what stands in `Host`.
+pub(super) fn host_field(text: &str) -> Result<String, String> {
+    let wrong = || "write a name, such as crawlgate or gate.corp.example:3129".to_owned();
+    let (name, with_port) = match text.rsplit_once(':') {
+        Some((name, digits)) if !digits.contains(']') => (name, port(digits).map(|port| format!(":{port}"))),
+        Some(_) | None => (text, Some(String::new())),
+    };
+    let (Ok(name), Some(with_port)) = (host(name), with_port) else { return Err(wrong()) };
+    if name.contains('*') { Err(wrong()) } else { Ok(name + &with_port) }
+}
+
 /// A name server: an IP address and a port.
 pub(super) fn name_server(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.parse::<IpAddr>() {

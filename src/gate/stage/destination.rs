@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
-use crate::gate::destination::{Addresses, Remaining};
+use crate::gate::destination::{Addresses, Destinations, Unreachable, keep_admitted};
 use crate::gate::judged::Judged;
 use crate::gate::refusal::Refusal;
 use crate::policy::decide::Decision;
@@ -21,18 +21,23 @@ pub(in crate::gate) fn judge<C>(
     if !judged.policy().acts_at(PolicyStage::Destination) {
         return Ok(());
     }
-    let (mut kept, mut dropped): (Option<Judgement>, Option<Judgement>) = (None, None);
-    let remaining = vetted.retain(&mut |address| {
-        let judgement = of_address(judged, address);
-        let rejects = judgement.1.rejects();
-        if rejects { &mut dropped } else { &mut kept }.get_or_insert(judgement);
-        !rejects
-    });
-    let standing = if remaining == Remaining::Some { kept } else { dropped };
+    let standing =
+        keep_admitted(vetted, |address| of_address(judged, address), |(_, decision)| !decision.rejects());
     if let Some((trail, decision)) = standing {
         (judged.trail, judged.decision) = (trail, decision);
     }
     judged.verdict()
+}
+
+/// Refuses what could only be refused a connection once more: it waits for nothing, and costs its host no turn.
+pub(in crate::gate) fn answers<C, D: Destinations>(
+    judged: &Judged<C>,
+    destinations: &D,
+    vetted: &D::Vetted,
+) -> Result<(), Box<Refusal>> {
+    let Some(left) = destinations.refusing(vetted) else { return Ok(()) };
+    let refusal = Refusal::from(Unreachable::Refusing(left));
+    Err(Box::new(Refusal { keep: judged.keep(refusal.stage), ..refusal }))
 }
 
 /// What stands in shadow sees all addresses, before any is dropped.

@@ -2,16 +2,54 @@
 
 use std::sync::Arc;
 
+use crate::clock::year;
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::shadow::Beside;
 use crate::gate::snapshot::Snapshot;
 use crate::policy::fact::Facts;
+use crate::vocab::target::UrlTarget;
 
-/// Judges a request by its URL, method and crawler.
-pub(in crate::gate) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>) -> Judged<C> {
+use super::ledger::{self, Past};
+
+/// Judges a request by its URL, method and crawler, and by what is remembered of it if the policy asks for that. Where the
+/// policy fetches another URL in the place of one that it admits, that is judged in its turn, and not rewritten again
+/// (policy.md section 5).
+pub(in crate::gate) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Judged<C> {
+    let year = snapshot.asks_year().then(|| year(past.hold.wall()));
+    let judged = judge_one(asked.anew(year), snapshot, past);
+    match rewritten(&judged) {
+        Some(target) => {
+            let asked = ledger::forgotten(judged.asked, judged.recalled);
+            judge_one(asked.in_place(target), judged.snapshot, past)
+        }
+        None => judged,
+    }
+}
+
+fn rewritten<C>(judged: &Judged<C>) -> Option<UrlTarget> {
+    let policy = judged.policy();
+    if !policy.rewrites() || judged.decision.rejects() || judged.asked.reads_robots_txt() {
+        return None;
+    }
+    policy.rewritten(&judged.trail, &judged.asked.target)
+}
+
+fn judge_one<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Judged<C> {
+    match past.ledger {
+        Some(kept) if snapshot.remembers && !asked.reads_robots_txt() => {
+            ledger::judge(asked, snapshot, kept, past.hold)
+        }
+        Some(_) | None => by_facts(asked, snapshot),
+    }
+}
+
+/// Judges a request by the facts that are there.
+pub(super) fn by_facts<C>(asked: Asked, snapshot: Arc<Snapshot<C>>) -> Judged<C> {
     let (trail, decision) = snapshot.policy.request(&asked.facts());
     let beside = Beside::of_request(&asked, &snapshot);
-    Judged { asked, snapshot, trail, decision, beside, found_in: None }
+    let (usage, recalled, tags) = (Box::default(), None, None);
+    let (found_in, fetched_in) = (None, None);
+    Judged { asked, snapshot, trail, decision, beside, usage, recalled, tags, found_in, fetched_in }
 }
 
 /// How a rejected request for `/robots.txt` is answered.

@@ -1,6 +1,6 @@
 //! One line of the decision log: a JSON object with every field of operations.md, in that order, `null` where
-//! nothing is known; behind them, only where there are any, `source` (the option of that name) and `shadow` (the verdicts
-//! in shadow that differ).
+//! nothing is known; behind them, only where there are any, `source` (the option of that name), `shadow` (the verdicts
+//! in shadow that differ) and `trace` (the trace that the request belongs to).
 //!
 //! Text from clients and origins is escaped here: besides what JSON asks for, DEL and the C1 controls, so that a
 //! line is harmless on a terminal.
@@ -8,8 +8,10 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::clock::Rfc3339;
+use crate::vocab::trace_context::TraceId;
 
 use super::QueryText;
 
@@ -42,6 +44,38 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) error: Option<&'r str>,
     pub(in crate::metrics) source: Option<&'r str>,
     pub(in crate::metrics) shadows: &'r [ShadowLine<'r>],
+    pub(in crate::metrics) trace: Option<TraceId>,
+    /// From here on for the `squid` format only.
+    pub(in crate::metrics) fate: Fate,
+    pub(in crate::metrics) subject: Subject,
+    /// Whether the crawler is one of those that are configured.
+    pub(in crate::metrics) named: bool,
+    pub(in crate::metrics) client: Option<IpAddr>,
+    /// From the request's head to the end of the answer.
+    pub(in crate::metrics) lasted: Duration,
+}
+
+/// What became of a request, as coarsely as Squid tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::metrics) enum Fate {
+    /// It was let through.
+    Passed,
+    /// The proxy refused it.
+    Refused,
+    /// The origin, or the way to it, failed; or the proxy did.
+    Failed,
+    /// The origin did not answer in time.
+    TimedOut,
+    /// What came was no request.
+    Unread,
+}
+
+/// What a request is about, beside its URL and host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::metrics) enum Subject {
+    Unknown,
+    Url { scheme: &'static str },
+    Tunnel { port: u16 },
 }
 
 /// A shadow that decides otherwise.
@@ -55,65 +89,88 @@ pub(in crate::metrics) struct ShadowLine<'r> {
 }
 
 /// What stands for a query that is not shown.
-pub(super) const REDACTED: &str = "?redacted";
+pub(crate) const REDACTED: &str = "?redacted";
 
 /// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
 const SHOWN: usize = 128;
+/// Most lines are shorter.
+const USUAL: usize = 1 << 10;
+
+/// A key as it is written, with the comma before it and the colon behind. Keys are names of ours: nothing to escape.
+macro_rules! key {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":").as_bytes()
+    };
+}
 
 impl Line<'_> {
     /// Appends the line and its line feed.
     pub(in crate::metrics) fn render(&self, query: QueryText, out: &mut Vec<u8>) {
-        let mut object = Object { out, comma: b"{" };
-        object.plain("ts", Some(&self.ts));
-        object.text("decision", Some(self.decision));
-        object.text("crawler", self.crawler);
-        object.text("stage", Some(self.stage));
-        object.text("method", Some(shortened(self.method)));
+        out.reserve(USUAL);
+        let mut object = Object::begin(out);
+        object.stamp(key!("ts"), self.ts);
+        object.name(key!("decision"), Some(self.decision));
+        object.name(key!("crawler"), self.crawler);
+        object.name(key!("stage"), Some(self.stage));
+        object.text(key!("method"), Some(shortened(self.method)));
         object.url(self.url, query);
-        object.text("host", self.host);
-        object.text("verdict", Some(self.verdict));
-        object.text("reason", Some(self.reason));
-        object.text("rule", self.rule);
-        object.text("policy", self.policy);
-        object.text("revision", self.revision);
-        object.text("mode", Some(self.mode));
-        object.millis("held_ms", self.held);
-        object.number("origin_status", self.origin_status);
-        object.number("sent_status", self.sent_status);
-        object.text("content_type", self.content_type.map(shortened));
-        object.number("bytes", Some(self.bytes));
-        object.millis("dns_ms", self.dns);
-        object.millis("connect_ms", self.connect);
-        object.millis("tls_ms", self.tls);
-        object.millis("ttfb_ms", self.ttfb);
-        object.plain("address", self.address.as_ref());
-        object.text("error", self.error);
+        object.text(key!("host"), self.host);
+        object.name(key!("verdict"), Some(self.verdict));
+        object.name(key!("reason"), Some(self.reason));
+        object.name(key!("rule"), self.rule);
+        object.name(key!("policy"), self.policy);
+        object.name(key!("revision"), self.revision);
+        object.name(key!("mode"), Some(self.mode));
+        object.millis(key!("held_ms"), self.held);
+        object.number(key!("origin_status"), self.origin_status.map(u64::from));
+        object.number(key!("sent_status"), self.sent_status.map(u64::from));
+        object.text(key!("content_type"), self.content_type.map(shortened));
+        object.number(key!("bytes"), Some(self.bytes));
+        object.millis(key!("dns_ms"), self.dns);
+        object.millis(key!("connect_ms"), self.connect);
+        object.millis(key!("tls_ms"), self.tls);
+        object.millis(key!("ttfb_ms"), self.ttfb);
+        object.address(key!("address"), self.address);
+        object.name(key!("error"), self.error);
         if self.source.is_some() {
-            object.text("source", self.source);
+            object.text(key!("source"), self.source);
         }
         object.shadows(self.shadows);
-        out.extend_from_slice(b"}\n");
+        if self.trace.is_some() {
+            object.plain(key!("trace"), self.trace);
+        }
+        object.end();
+        out.push(b'\n');
     }
 }
 
-fn shortened(text: &str) -> &str {
+pub(super) fn shortened(text: &str) -> &str {
     text.get(..SHOWN).unwrap_or(text)
 }
 
 /// A JSON object that is being written. Writing to a `Vec` cannot fail.
 struct Object<'o> {
     out: &'o mut Vec<u8>,
-    comma: &'static [u8],
+    begin: usize,
 }
 
-impl Object<'_> {
-    /// Keys are names of ours: nothing to escape.
-    fn key(&mut self, key: &str) {
-        self.out.extend_from_slice(self.comma);
-        self.comma = b",";
-        self.out.push(b'"');
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
+impl<'o> Object<'o> {
+    fn begin(out: &'o mut Vec<u8>) -> Self {
+        Self { begin: out.len(), out }
+    }
+
+    /// Each key has put a comma before itself; the first one's is the brace.
+    fn end(self) {
+        if let Some(first) = self.out.get_mut(self.begin) {
+            *first = b'{';
+        }
+        self.out.push(b'}');
+    }
+
+    /// Inline, since a key's length is known then.
+    #[inline(always)]
+    fn key(&mut self, key: &[u8]) {
+        self.out.extend_from_slice(key);
     }
 
     fn null(&mut self) {
@@ -123,32 +180,64 @@ impl Object<'_> {
     fn shadows(&mut self, shadows: &[ShadowLine<'_>]) {
         for (place, shadow) in shadows.iter().enumerate() {
             if place == 0 {
-                self.key("shadow");
+                self.key(key!("shadow"));
             }
             self.out.push(if place == 0 { b'[' } else { b',' });
-            let mut object = Object { out: self.out, comma: b"{" };
-            object.text("rule", shadow.rule);
-            object.text("policy", shadow.policy);
-            object.text("verdict", Some(shadow.verdict));
-            object.text("stage", Some(shadow.stage));
-            object.text("reason", Some(shadow.reason));
-            self.out.push(b'}');
+            let mut object = Object::begin(self.out);
+            object.text(key!("rule"), shadow.rule);
+            object.text(key!("policy"), shadow.policy);
+            object.text(key!("verdict"), Some(shadow.verdict));
+            object.text(key!("stage"), Some(shadow.stage));
+            object.text(key!("reason"), Some(shadow.reason));
+            object.end();
         }
         if !shadows.is_empty() {
             self.out.push(b']');
         }
     }
 
-    fn number(&mut self, key: &str, value: Option<impl Display>) {
+    #[inline(always)]
+    fn number(&mut self, key: &[u8], value: Option<u64>) {
         self.key(key);
         match value {
-            Some(value) => drop(write!(self.out, "{value}")),
+            Some(value) => decimal(value, self.out),
             None => self.null(),
         }
     }
 
-    /// Text that has nothing to escape: times and addresses.
-    fn plain(&mut self, key: &str, value: Option<impl Display>) {
+    fn stamp(&mut self, key: &[u8], time: Rfc3339) {
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(&time.text());
+        self.out.push(b'"');
+    }
+
+    /// A word of ours, or a name whose characters were checked where it was read: nothing to escape.
+    #[inline(always)]
+    fn name(&mut self, key: &[u8], value: Option<&str>) {
+        self.key(key);
+        match value {
+            Some(value) => {
+                self.out.push(b'"');
+                self.out.extend_from_slice(value.as_bytes());
+                self.out.push(b'"');
+            }
+            None => self.null(),
+        }
+    }
+
+    fn address(&mut self, key: &[u8], address: Option<IpAddr>) {
+        let Some(IpAddr::V4(address)) = address else { return self.plain(key, address) };
+        self.key(key);
+        for (place, octet) in address.octets().into_iter().enumerate() {
+            self.out.push(if place == 0 { b'"' } else { b'.' });
+            decimal(octet.into(), self.out);
+        }
+        self.out.push(b'"');
+    }
+
+    /// Anything else that has nothing to escape.
+    fn plain(&mut self, key: &[u8], value: Option<impl Display>) {
         self.key(key);
         match value {
             Some(value) => drop(write!(self.out, "\"{value}\"")),
@@ -156,15 +245,17 @@ impl Object<'_> {
         }
     }
 
-    fn millis(&mut self, key: &str, micros: Option<u32>) {
+    #[inline(always)]
+    fn millis(&mut self, key: &[u8], micros: Option<u32>) {
         self.key(key);
         match micros {
-            Some(micros) => drop(write!(self.out, "{}.{:03}", micros / 1_000, micros % 1_000)),
+            Some(micros) => thousandths(micros, self.out),
             None => self.null(),
         }
     }
 
-    fn text(&mut self, key: &str, value: Option<&str>) {
+    #[inline(always)]
+    fn text(&mut self, key: &[u8], value: Option<&str>) {
         self.key(key);
         match value {
             Some(value) => self.quoted(&[value]),
@@ -173,7 +264,7 @@ impl Object<'_> {
     }
 
     fn url(&mut self, url: Option<&str>, query: QueryText) {
-        self.key("url");
+        self.key(key!("url"));
         match (url.map(|url| (url, url.split_once('?'))), query) {
             (None, _) => self.null(),
             (Some((_, Some((before, _)))), QueryText::Redacted) => self.quoted(&[before, REDACTED]),
@@ -190,10 +281,33 @@ impl Object<'_> {
     }
 }
 
-/// Nearly all text is printable ASCII and is copied whole.
+/// A number in decimal digits.
+fn decimal(number: u64, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut used) = (number, 0);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        used += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
+}
+
+/// A thousandth of a number, with three places: `2.400`.
+fn thousandths(number: u32, out: &mut Vec<u8>) {
+    decimal((number / 1_000).into(), out);
+    let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
+    out.extend_from_slice(&[b'.', hundreds, tens, ones]);
+}
+
+/// Nearly all text is printable ASCII and is copied whole. Bytes are looked at many at a time.
 fn escape(text: &str, out: &mut Vec<u8>) {
-    let harmless = |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
-    if text.as_bytes().iter().all(harmless) {
+    let harmless = |byte: &u8| matches!(byte, 0x20..=0x7e) & (*byte != b'"') & (*byte != b'\\');
+    let all = |bytes: &[u8]| bytes.iter().fold(true, |so_far, byte| so_far & harmless(byte));
+    if text.as_bytes().chunks(64).all(all) {
         return out.extend_from_slice(text.as_bytes());
     }
     for character in text.chars() {
@@ -211,7 +325,7 @@ mod tests {
 
     fn escaped(text: &str) -> String {
         let mut out = Vec::new();
-        Object { out: &mut out, comma: b"" }.quoted(&[text]);
+        Object::begin(&mut out).quoted(&[text]);
         String::from_utf8(out).unwrap()
     }
 
@@ -225,6 +339,20 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 7, 10, 999, 1_000, 65_535, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            decimal(number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+        }
+        for (number, text) in [(0, "0.000"), (9, "0.009"), (2_400, "2.400"), (u32::MAX, "4294967.295")] {
+            let mut out = Vec::new();
+            thousandths(number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn queries_are_redacted_only_when_asked() {
         for (url, query, shown) in [
             ("http://h/a?k=v?w", QueryText::Shown, r#""url":"http://h/a?k=v?w""#),
@@ -233,8 +361,10 @@ mod tests {
             ("http://h/a", QueryText::Redacted, r#""url":"http://h/a""#),
         ] {
             let mut out = Vec::new();
-            Object { out: &mut out, comma: b"" }.url(Some(url), query);
-            assert_eq!(String::from_utf8(out).unwrap(), shown);
+            let mut object = Object::begin(&mut out);
+            object.url(Some(url), query);
+            object.end();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{{{shown}}}"));
         }
     }
 }

@@ -17,8 +17,15 @@ use super::{Closed, OnFull};
 
 /// Buffers; workers beyond this number share them.
 const BUFFERS: usize = 16;
+/// Bytes of lines for the tap alone that may wait.
+const ASIDE: usize = 2 << 20;
+/// For how long a write may take nothing before that is warned of.
+const SLOW: Duration = Duration::from_secs(5);
 /// For how long a loss is warned of.
 const WARN: Duration = Duration::from_secs(60);
+/// Losses are told once none came for so long, or when the first of them is so old.
+const QUIET: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
     /// The buffer of this thread, plus one; 0 is none yet.
@@ -28,10 +35,12 @@ static NEXT_BUFFER: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    buffers: [Mutex<Vec<u8>>; BUFFERS],
-    /// Bytes that wait, over all buffers and in the writer's hands.
-    waiting: AtomicUsize,
-    bound: usize,
+    /// What waits to be written, in the writer's hands too.
+    lines: Buffers,
+    /// What waits for the tap alone.
+    aside: Buffers,
+    /// Lines that the tap should have had, and that were lost before they came to the writer.
+    missed: AtomicU64,
     on_full: OnFull,
     /// Set by the first line after the writer last looked.
     pending: AtomicBool,
@@ -46,6 +55,80 @@ pub(super) struct Queue {
     opened: Instant,
     /// Milliseconds from `opened` to the last loss, plus one; 0 is never.
     last_loss: AtomicU64,
+    /// The same for the first loss that nobody was told of.
+    first_untold: AtomicU64,
+    lost: AtomicU64,
+    told: AtomicU64,
+    /// The same for the last time that a write under way began, or took something; 0 is none under way.
+    writing: AtomicU64,
+}
+
+/// A buffer for each worker, and one bound over all of them.
+#[derive(Debug)]
+struct Buffers {
+    buffers: [Mutex<Vec<u8>>; BUFFERS],
+    /// Bytes that wait.
+    waiting: AtomicUsize,
+    bound: usize,
+}
+
+/// Whether a line was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    Yes,
+    Lost,
+}
+
+impl Buffers {
+    fn new(bound: usize) -> Self {
+        Self { buffers: Default::default(), waiting: AtomicUsize::new(0), bound }
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) >= self.bound
+    }
+
+    /// Appends a line to this worker's buffer, unless `ended` is set.
+    fn push(&self, ended: &AtomicBool, render: impl FnOnce(&mut Vec<u8>)) -> Pushed {
+        let Some(buffer) = self.buffers.get(this_buffer()) else { return Pushed::Lost };
+        let mut buffer = lock(buffer);
+        if ended.load(Ordering::Acquire) {
+            return Pushed::Lost;
+        }
+        let before = buffer.len();
+        render(&mut buffer);
+        // Counted before the writer can take it, so that the sum never falls below zero.
+        self.waiting.fetch_add(buffer.len() - before, Ordering::AcqRel);
+        Pushed::Yes
+    }
+
+    /// Moves what waits to the end of `batch`. `spare` is an empty buffer to swap with.
+    fn collect(&self, batch: &mut Vec<u8>, spare: &mut Vec<u8>) {
+        for buffer in &self.buffers {
+            std::mem::swap(&mut *lock(buffer), spare);
+            batch.append(spare);
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+/// When losses are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Once they are over, or go on for long.
+    Settled,
+    /// Now: nothing will be told later.
+    Last,
+}
+
+/// Whether there are losses that the operator has not been told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Untold {
+    None,
+    Some,
 }
 
 /// What the writer and those who wait for it tell each other.
@@ -86,9 +169,9 @@ pub(super) enum Urgency {
 impl Queue {
     pub(super) fn new(bound: usize, on_full: OnFull, dropped: IntCounter, clock: Clock) -> Self {
         Self {
-            buffers: Default::default(),
-            waiting: AtomicUsize::new(0),
-            bound,
+            lines: Buffers::new(bound),
+            aside: Buffers::new(ASIDE),
+            missed: AtomicU64::new(0),
             on_full,
             pending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -100,6 +183,10 @@ impl Queue {
             opened: clock.now(),
             clock,
             last_loss: AtomicU64::new(0),
+            first_untold: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
         }
     }
 
@@ -109,31 +196,40 @@ impl Queue {
     }
 
     /// Appends a line to this worker's buffer, or counts it as lost.
-    pub(super) fn push(&self, render: impl FnOnce(&mut Vec<u8>)) {
-        if self.on_full == OnFull::Drop && self.is_full() {
-            return self.lost(1);
+    pub(super) fn push(&self, render: impl FnOnce(&mut Vec<u8>)) -> Pushed {
+        let dropped = self.on_full == OnFull::Drop && self.is_full();
+        if dropped || self.lines.push(&self.ended, render) == Pushed::Lost {
+            self.lost(1);
+            return Pushed::Lost;
         }
-        let Some(buffer) = self.buffers.get(this_buffer()) else { return self.lost(1) };
-        {
-            let mut buffer = lock(buffer);
-            if self.ended.load(Ordering::Acquire) {
-                return self.lost(1);
-            }
-            let before = buffer.len();
-            render(&mut buffer);
-            // Counted before the writer can take it, so that the sum never falls below zero.
-            self.waiting.fetch_add(buffer.len() - before, Ordering::AcqRel);
+        self.announce();
+        Pushed::Yes
+    }
+
+    /// Appends a line for the tap alone. It never waits, and a loss is nobody's but the tap's.
+    pub(super) fn push_aside(&self, render: impl FnOnce(&mut Vec<u8>)) {
+        if self.aside.is_full() || self.aside.push(&self.ended, render) == Pushed::Lost {
+            return self.missed_by_tap();
         }
+        self.announce();
+    }
+
+    /// Notes a line that the tap will not get.
+    fn missed_by_tap(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn announce(&self) {
         if !self.pending.swap(true, Ordering::AcqRel) {
             self.wake();
         }
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) >= self.bound
+        self.lines.is_full()
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(writer) = self.writer.get() {
             writer.unpark();
         }
@@ -156,20 +252,42 @@ impl Queue {
             return;
         }
         self.dropped.inc_by(lines as u64);
+        let since = self.moment();
+        self.last_loss.store(since, Ordering::Relaxed);
+        let _ = self.first_untold.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
+        self.lost.fetch_add(lines as u64, Ordering::Release);
+    }
+
+    /// This moment, in milliseconds plus one.
+    fn moment(&self) -> u64 {
         let since = self.clock.now().saturating_duration_since(self.opened).as_millis();
-        self.last_loss.store(u64::try_from(since).unwrap_or(u64::MAX - 1) + 1, Ordering::Relaxed);
+        u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// How long ago a moment was that is kept in milliseconds plus one; `None` for never.
+    fn age(&self, moment: &AtomicU64) -> Option<Duration> {
+        let ms = moment.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(self.clock.now().saturating_duration_since(self.opened + Duration::from_millis(ms)))
     }
 
     pub(super) fn warning(&self) -> Option<String> {
         if let Some(failure) = &self.state().failing {
             return Some(format!("cannot be written: {failure}"));
         }
+        if let Some(stuck) = self.stuck().filter(|stuck| *stuck >= SLOW) {
+            let seconds = stuck.as_secs();
+            return Some(format!("blocked: the destination has taken nothing for {seconds} s"));
+        }
         if self.on_full == OnFull::Wait && self.is_full() {
             return Some("full: requests wait until it can be written".into());
         }
-        let last = self.last_loss.load(Ordering::Relaxed).checked_sub(1)?;
-        let age = self.clock.now().saturating_duration_since(self.opened + Duration::from_millis(last));
+        let age = self.age(&self.last_loss)?;
         (age < WARN).then(|| format!("lost lines {} s ago, {} in all", age.as_secs(), self.dropped.get()))
+    }
+
+    /// For how long the write that is under way has taken nothing; none if none is.
+    pub(super) fn stuck(&self) -> Option<Duration> {
+        self.age(&self.writing)
     }
 
     pub(super) fn flush(&self, within: Duration) -> Closed {
@@ -207,6 +325,11 @@ impl Queue {
         if timeout.timed_out() { Closed::TimedOut } else { Closed::Done }
     }
 
+    /// Bytes that wait for the writer or are in its hands.
+    pub(super) fn waiting(&self) -> usize {
+        self.lines.waiting.load(Ordering::Acquire)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -231,22 +354,38 @@ impl Queue {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Moves what waits in the buffers to the end of `batch`. `spare` is an empty buffer to swap with.
-    pub(super) fn collect(&self, batch: &mut Vec<u8>, spare: &mut Vec<u8>) {
+    /// Moves what waits in the buffers to the end of `batch`, and what waits for the tap alone to that of `aside`. `spare`
+    /// is an empty buffer to swap with.
+    pub(super) fn collect(&self, batch: &mut Vec<u8>, aside: &mut Vec<u8>, spare: &mut Vec<u8>) {
         // First, so that a line which comes behind the collector's back sets it again.
         self.pending.store(false, Ordering::Release);
-        for buffer in &self.buffers {
-            std::mem::swap(&mut *lock(buffer), spare);
-            batch.append(spare);
-        }
+        self.lines.collect(batch, spare);
+        let before = aside.len();
+        self.aside.collect(aside, spare);
+        self.aside.release(aside.len() - before);
+    }
+
+    /// How many lines the tap has missed since this was asked last.
+    pub(super) fn missed(&self) -> u64 {
+        self.missed.swap(0, Ordering::Relaxed)
     }
 
     /// Gives back the room of bytes that were written or given up.
     pub(super) fn release(&self, bytes: usize) {
-        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+        self.lines.release(bytes);
         if self.on_full == OnFull::Wait && !self.is_full() {
             self.room.notify_waiters();
         }
+    }
+
+    /// A write begins, or has taken something.
+    pub(super) fn writes(&self) {
+        self.writing.store(self.moment(), Ordering::SeqCst);
+    }
+
+    /// No write is under way any more.
+    pub(super) fn rests(&self) {
+        self.writing.store(0, Ordering::SeqCst);
     }
 
     /// Whether lines that cannot be written are kept for another try.
@@ -254,11 +393,46 @@ impl Queue {
         self.on_full == OnFull::Wait && life == Life::Open
     }
 
+    /// Notes how the last write ended, and tells the operator when that changes.
     pub(super) fn failing(&self, failure: Option<String>) {
         let mut state = self.state();
-        if state.failing.is_some() || failure.is_some() {
-            state.failing = failure;
+        if state.failing.is_none() && failure.is_none() {
+            return;
         }
+        let before = std::mem::replace(&mut state.failing, failure.clone());
+        drop(state);
+        match (before, failure, self.on_full) {
+            (None, Some(error), OnFull::Drop) => {
+                tracing::error!("decision log: it cannot be written, its lines are lost: {error}");
+            }
+            (None, Some(error), OnFull::Wait) => {
+                tracing::error!("decision log: it cannot be written, requests wait: {error}");
+            }
+            (Some(_), None, _) => tracing::info!("decision log: it is written again"),
+            (Some(_), Some(_), _) | (None, None, _) => {}
+        }
+    }
+
+    /// Whether [`Self::losses_to_tell`] will have something to say.
+    pub(super) fn untold(&self) -> Untold {
+        let told = self.told.load(Ordering::Relaxed);
+        if self.lost.load(Ordering::Acquire) == told { Untold::None } else { Untold::Some }
+    }
+
+    /// The lines that were lost since this was asked last, if it is time to tell.
+    pub(super) fn losses_to_tell(&self, when: Telling) -> Option<u64> {
+        if self.untold() == Untold::None || (when == Telling::Settled && !self.is_time_to_tell()) {
+            return None;
+        }
+        self.first_untold.store(0, Ordering::Relaxed);
+        let lost = self.lost.load(Ordering::Acquire);
+        Some(lost - self.told.swap(lost, Ordering::Relaxed))
+    }
+
+    fn is_time_to_tell(&self) -> bool {
+        let over = self.age(&self.last_loss).is_none_or(|age| age >= QUIET);
+        let old = self.age(&self.first_untold).is_none_or(|age| age >= PATIENCE);
+        old || (over && self.state().failing.is_none())
     }
 
     /// Tells who waits that the orders were carried out.
@@ -284,4 +458,39 @@ fn this_buffer() -> usize {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_once_they_are_over_or_go_on_for_long() {
+        let (clock, hand) = Clock::manual();
+        let counter = IntCounter::new("dropped", "Lost lines.").unwrap();
+        let queue = Queue::new(0, OnFull::Drop, counter.clone(), clock);
+        let told = || queue.losses_to_tell(Telling::Settled);
+        assert_eq!((queue.untold(), told()), (Untold::None, None));
+        queue.push(|_| unreachable!("there is no room"));
+        queue.lost(2);
+        assert_eq!((queue.untold(), told()), (Untold::Some, None));
+        hand.advance(QUIET);
+        assert_eq!((told(), told(), queue.untold()), (Some(3), None, Untold::None));
+        // They go on: told every now and then.
+        let mut heard = vec![];
+        for _ in 0..250 {
+            hand.advance(Duration::from_millis(100));
+            queue.lost(1);
+            heard.extend(told());
+        }
+        assert_eq!(heard, [101, 101]);
+        assert_eq!(queue.losses_to_tell(Telling::Last), Some(48));
+        // It cannot be written: that was told, and the losses are when it can be again.
+        queue.failing(Some("disk full".into()));
+        queue.lost(5);
+        hand.advance(QUIET);
+        assert_eq!(told(), None);
+        queue.failing(None);
+        assert_eq!((told(), counter.get()), (Some(5), 3 + 250 + 5));
+    }
 }

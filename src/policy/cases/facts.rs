@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use serde_json::{Map, Value as Json};
 
 use crate::policy::fact::{
-    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts, Subject,
+    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts, Subject, YEAR,
 };
+use crate::robots::usage::purpose;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::media_type::essence;
 use crate::vocab::nearest::nearest;
@@ -24,6 +25,7 @@ pub struct CaseFacts {
     depth: Option<u64>,
     address: Option<IpAddr>,
     in_ledger: InLedger,
+    year: Option<u16>,
     usage: Vec<(Box<str>, Preference)>,
     response: Option<Response>,
     document: Option<Document>,
@@ -66,10 +68,14 @@ impl HeaderView for Headers {
         let first = Cow::Borrowed(values.next()?);
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
     }
+
+    fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
+        self.0.iter().filter(|(n, _)| n == name).for_each(|(_, value)| see(value));
+    }
 }
 
 /// The keys of the facts, in the order of the documentation.
-pub const FACT_KEYS: [&str; 18] = [
+pub const FACT_KEYS: [&str; 19] = [
     "url",
     "crawler",
     "method",
@@ -79,6 +85,7 @@ pub const FACT_KEYS: [&str; 18] = [
     "tunnel",
     "address",
     "known",
+    "year",
     "status",
     "content_type",
     "size",
@@ -103,6 +110,7 @@ impl CaseFacts {
             depth: None,
             address: None,
             in_ledger: InLedger::No,
+            year: None,
             usage: Vec::new(),
             response: None,
             document: None,
@@ -130,6 +138,7 @@ impl CaseFacts {
             "address" => self.address = Some(address(value)?),
             "tunnel" => self.set_tunnel(boolean(key, value)?),
             "known" => self.in_ledger = if boolean(key, value)? { InLedger::Yes } else { InLedger::No },
+            "year" => self.year = Some(year(value)?),
             "usage" => self.set_usage(value)?,
             "title" | "body_prefix" | "meta_robots" | "canonical" => {
                 self.document.get_or_insert_default().set(key, text(key, value)?);
@@ -142,6 +151,12 @@ impl CaseFacts {
             _ => return Err(unknown(key)),
         }
         Ok(())
+    }
+
+    /// The same in this year, unless another is given.
+    #[must_use]
+    pub fn in_year(self, year: u16) -> Self {
+        Self { year: self.year.or(Some(year)), ..self }
     }
 
     /// The canonical URL.
@@ -191,10 +206,12 @@ impl CaseFacts {
             dest: self.dest,
             depth: self.depth,
             address: self.address.map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
+            agent: "",
             usage: &self.usage,
             response: self.response.as_ref().map_or(Fact::Unknown, |r| Fact::Known(r.facts(&self.method))),
             document: self.document.as_ref().map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
             in_ledger: self.in_ledger,
+            year: self.year.unwrap_or(YEAR),
         }
     }
 
@@ -211,7 +228,7 @@ impl CaseFacts {
             let preference = preference.as_str().and_then(Preference::from_word);
             let preference =
                 preference.ok_or_else(|| format!("`usage.{name}` must be allow, deny or unset"))?;
-            self.usage.push((name.as_str().into(), preference));
+            self.usage.push((purpose(name).unwrap_or_else(|| name.as_str().into()), preference));
         }
         // Preferences are known with the answer.
         self.response.get_or_insert_default();
@@ -318,6 +335,11 @@ fn status(value: &Json) -> Result<u16, String> {
     number.filter(|n| (100..=999).contains(n)).ok_or_else(|| "`status` must be 100 to 999".into())
 }
 
+fn year(value: &Json) -> Result<u16, String> {
+    let number = value.as_u64().and_then(|n| u16::try_from(n).ok());
+    number.filter(|n| (1970..=9999).contains(n)).ok_or_else(|| "`year` must be 1970 to 9999".into())
+}
+
 fn dest(value: &Json) -> Result<Dest, String> {
     let word = text("dest", value)?;
     Dest::from_word(word).ok_or_else(|| "`dest` must be navigation or embed".into())
@@ -384,6 +406,7 @@ mod tests {
             (json!({ "url": "http://h/", "depth": -1 }), "`depth` must be a whole number"),
             (json!({ "url": "http://h/", "status": 20 }), "`status` must be 100 to 999"),
             (json!({ "url": "http://h/", "known": 1 }), "`known` must be true or false"),
+            (json!({ "url": "http://h/", "year": 26 }), "`year` must be 1970 to 9999"),
             (json!({ "url": "http://h/", "usage": { "search": "y" } }), "allow, deny or unset"),
             (json!({ "url": "http://h/", "address": "x" }), "`address` must be an IP address"),
         ] {

@@ -12,7 +12,7 @@ use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::vocab::stage::Stage;
 
-use super::drafts::{Drafts, condition_of};
+use super::drafts::Drafts;
 
 /// Ids are unique; a rule without one is known by its position, which changes whenever rules move.
 pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
@@ -40,33 +40,6 @@ pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
         };
         problems.push(Problem::advice(first, message).help("write `id: a-name`"));
     }
-}
-
-/// Fields that documents and robots.txt have a part in are read from response headers alone, until they are read.
-pub(super) fn read_from_headers(drafts: &Drafts<'_>, problems: &mut Problems) {
-    let mut seen: Vec<&str> = Vec::new();
-    for draft in &drafts.all {
-        let Some(condition) = condition_of(draft.source) else { continue };
-        condition.each_atom(&mut |atom| {
-            let Some(header) = atom.field.as_ref().and_then(only_header) else { return };
-            if !seen.contains(&header) {
-                seen.push(header);
-                let message =
-                    format!("`{}` is read only from the header `{header}` in this version", atom.word);
-                problems.push(Problem::warning(&atom.place, message).in_rule(Some(draft.source.name())));
-            }
-        });
-    }
-}
-
-fn only_header(field: &Field) -> Option<&'static str> {
-    if let Field::Usage(_) = field {
-        return Some("Content-Usage");
-    }
-    if *field == Field::MetaRobots {
-        return Some("X-Robots-Tag");
-    }
-    (*field == Field::Canonical).then_some("Link")
 }
 
 /// `require` filters where its condition does not hold, also because nobody knows the fact.

@@ -1,48 +1,21 @@
-//! Rules that wait for the document: the proxy does not read documents yet, so it cannot run under them.
+//! What a policy asks of documents: one that asks for nothing spares each answer the question.
 
+use crate::policy::Policy;
+use crate::policy::decide::OfDocuments;
 use crate::policy::field::Field;
-use crate::policy::rule::PolicyStage;
-use crate::policy::source::tree::{SourceBody, SourceFilter};
-use crate::vocab::problem::{Place, Problem, Severity};
-use crate::vocab::problems::Problems;
+use crate::policy::options::schema;
+use crate::policy::rule::{Mode, PolicyStage};
 
-use super::Purpose;
-use super::drafts::{Draft, Drafts, condition_of};
-
-const HELP: &str = "response headers can be judged: `content_type`, `header.NAME`, `meta_robots`";
-
-/// Says of each rule that only a document can decide that the proxy does not read documents.
-pub(super) fn unread(drafts: &Drafts<'_>, purpose: Purpose, problems: &mut Problems) {
-    for draft in &drafts.all {
-        for (place, what) in asks(draft) {
-            let message = format!("{what} is not in this version: documents are not read yet");
-            let problem = not_enforced(Problem::error(place, message).help(HELP), purpose);
-            problems.push(problem.in_rule(Some(draft.source.name())));
-        }
+/// What rules, those in shadow too, and options of a policy ask of documents.
+pub(super) fn asked_of(policy: &Policy) -> OfDocuments {
+    let taking_part = || policy.rules.iter().filter(|rule| rule.mode != Mode::Disabled);
+    OfDocuments {
+        rules: taking_part().any(|rule| rule.active.contains(PolicyStage::Document)),
+        checks: policy.ever_checks(schema::NOINDEX) || policy.ever_checks(schema::NONCANONICAL),
+        body_prefix: taking_part().filter_map(|rule| rule.condition()).any(|condition| {
+            let mut names = false;
+            condition.each_field(&mut |field| names |= *field == Field::BodyPrefix);
+            names
+        }),
     }
-}
-
-/// What the proxy does not do is an error where it would serve, and a warning where facts are given.
-pub(super) fn not_enforced(problem: Problem, purpose: Purpose) -> Problem {
-    match purpose {
-        Purpose::Serve => problem,
-        Purpose::Study => Problem { severity: Severity::Warning, ..problem },
-    }
-}
-
-fn asks<'d>(draft: &'d Draft<'_>) -> Vec<(&'d Place, String)> {
-    let mut found = Vec::new();
-    if let Some(stage) = draft.source.stage.as_ref().filter(|stage| stage.value == PolicyStage::Document) {
-        found.push((&stage.place, "`stage: document`".to_owned()));
-    }
-    if let SourceBody::Filter(SourceFilter { soft_error: Some(soft), .. }) = &draft.source.body {
-        found.push((&soft.place, "`as`".to_owned()));
-    }
-    let Some(condition) = condition_of(draft.source) else { return found };
-    condition.each_atom(&mut |atom| {
-        if matches!(atom.field, Some(Field::Title | Field::BodyPrefix)) {
-            found.push((&atom.place, format!("`{}`", atom.word)));
-        }
-    });
-    found
 }

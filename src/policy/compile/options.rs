@@ -11,8 +11,7 @@ use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
-use super::Purpose;
-use super::documents::not_enforced;
+use super::keys;
 use super::stages::Placing;
 
 /// The options of a policy while it is compiled.
@@ -22,7 +21,6 @@ pub(super) struct Options {
     open: BTreeMap<Box<str>, Slot>,
     /// Options without effect, by the first part of their paths.
     idle: BTreeMap<Box<str>, Idle>,
-    purpose: Purpose,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
@@ -37,14 +35,14 @@ struct Idle {
 
 impl Options {
     /// The table with the defaults and what the document's `options` assign.
-    pub(super) fn of_document(source: &Source, purpose: Purpose, problems: &mut Problems) -> Self {
+    pub(super) fn of_document(source: &Source, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
             base: spec.default.value(),
             set_by: SetBy::BuiltIn,
         });
         let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
-        let mut options = Self { entries, open, idle, purpose };
+        let mut options = Self { entries, open, idle };
         options.note_open_of(source, problems);
         for option in source.options.iter().filter(|option| schema::open_map(&option.path).is_none()) {
             let Some(slot) = options.slot(option, problems) else { continue };
@@ -135,6 +133,7 @@ impl Options {
             return None;
         };
         self.check_effect(option, spec, problems);
+        keys::check(option, problems);
         if slot == schema::VERIFY && option.value == Value::Word("skip") {
             problems.push(Problem::warning(&option.place, UNVERIFIED));
         }
@@ -194,7 +193,7 @@ impl Options {
         let counted = match spec.effect {
             Effect::Works => return,
             Effect::NotYet => None,
-            Effect::NotYetExcept(counted) | Effect::Judged(counted) => Some(counted),
+            Effect::NotYetExcept(counted) => Some(counted),
         };
         let default = spec.default.value();
         if counted.is_some_and(|counted| counted.holds(&option.value, &default)) {
@@ -202,12 +201,7 @@ impl Options {
                 "`{}` is not in this version, and leaving it out could let something through",
                 spec.path
             );
-            let problem = match spec.effect {
-                Effect::Judged(_) => not_enforced(Problem::error(&option.place, message), self.purpose),
-                Effect::Works | Effect::NotYet | Effect::NotYetExcept(_) => {
-                    Problem::error(&option.place, message)
-                }
-            };
+            let problem = Problem::error(&option.place, message);
             return problems.push(problem.found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {

@@ -3,14 +3,25 @@
 
 use super::Cause;
 use crate::policy::Policy;
-use crate::policy::compile::Purpose;
-use crate::policy::fact::{Fact, Facts, ResponseFacts, Subject};
+use crate::policy::fact::{Fact, Facts, Preference, ResponseFacts, Subject};
+use crate::policy::options::robots::RobotsOption;
 use crate::policy::options::{Slot, schema};
-use crate::policy::signals;
 use crate::policy::trail::Trail;
+use crate::policy::{field, signals};
+use crate::robots::tag::forbids_index;
 use crate::vocab::reason::Reason;
+use crate::vocab::target::UrlTarget;
 
 type Rejection = Option<(Reason, Cause)>;
+
+/// What options with the word `tag` have found in an answer that passes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    /// It asks not to be indexed.
+    pub noindex: bool,
+    /// It names this URL as its canonical one, which it is not.
+    pub canonical: Option<UrlTarget>,
+}
 
 impl Policy {
     pub(super) fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
@@ -19,6 +30,7 @@ impl Policy {
             .or_else(|| self.noncanonical(trail, facts, &response))
             .or_else(|| self.by_rules(trail))
             .or_else(|| self.not_html(trail, &response))
+            .or_else(|| self.usage_denied(trail, facts, &response))
             .or_else(|| self.noindex(trail, facts, &response))
     }
 
@@ -31,14 +43,16 @@ impl Policy {
             .or_else(|| self.by_rules(trail))
     }
 
-    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
-    /// type may be either.
-    pub(super) fn reads_document(&self, facts: &Facts<'_>) -> bool {
-        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
-        let kind = response.content_type;
-        let readable = kind.is_empty() || kind.starts_with("text/") || is_html(kind);
-        let content = facts.method == "GET" && response.is_success_with_content();
-        self.purpose == Purpose::Study && content && readable
+    /// What options with the word `tag` find in an answer, as far as it is known; `None` if that is nothing.
+    pub fn tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<Tags> {
+        let Fact::Known(response) = facts.response else { return None };
+        if !self.documents.checks || !response.is_success_with_content() {
+            return None;
+        }
+        let tags = |slot: Slot| trail.word(self, slot) == Some(schema::TAGS);
+        let canonical = if tags(schema::NONCANONICAL) { canonical(facts, &response) } else { None };
+        let noindex = tags(schema::NOINDEX) && asks_no_index(facts, &response);
+        (noindex || canonical.is_some()).then_some(Tags { noindex, canonical })
     }
 
     fn too_large(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
@@ -49,9 +63,8 @@ impl Policy {
 
     /// `html_only` rejects as the rule that last assigned it; as the default if none did.
     fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
-        let rejects = trail.is_on(self, schema::HTML_ONLY)
-            && response.is_success_with_content()
-            && !is_html(response.content_type);
+        let rejects =
+            trail.is_on(self, schema::HTML_ONLY) && response.is_success_with_content() && !response.is_html();
         rejects.then(|| {
             let cause = self.cause_of(trail, schema::HTML_ONLY);
             (if cause == Cause::Default { Reason::Default } else { Reason::Rule }, cause)
@@ -60,31 +73,26 @@ impl Policy {
 
     /// The answer names another URL as its canonical one.
     fn noncanonical(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
-        if !self.checks(trail, schema::NONCANONICAL, response) {
-            return None;
-        }
-        let Subject::Url(target) = facts.subject else { return None };
-        let header = response.headers.header("link");
-        let link = header.as_deref().and_then(signals::canonical_link);
-        let of_document =
-            || if let Fact::Known(document) = facts.document { document.canonical } else { None };
-        let canonical = target.join(link.or_else(of_document)?).ok()?;
-        (canonical != *target).then(|| (Reason::Noncanonical, self.cause_of(trail, schema::NONCANONICAL)))
+        let rejects = self.checks(trail, schema::NONCANONICAL, response);
+        let names_another = rejects && canonical(facts, response).is_some();
+        names_another.then(|| (Reason::Noncanonical, self.cause_of(trail, schema::NONCANONICAL)))
     }
 
     /// The answer asks not to be indexed, in a header or in the document.
     fn noindex(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
-        if !self.checks(trail, schema::NOINDEX, response) {
+        let asked = self.checks(trail, schema::NOINDEX, response) && asks_no_index(facts, response);
+        asked.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
+    }
+
+    /// The site denies a use that the option `robots.usage` declares: in a header, or in its robots.txt, of which the gate
+    /// asks earlier.
+    fn usage_denied(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
+        let option = RobotsOption::of(self, trail);
+        if !option.obeys() || !response.is_success_with_content() {
             return None;
         }
-        let by_header = response.headers.header("x-robots-tag");
-        let in_document =
-            if let Fact::Known(document) = facts.document { document.meta_robots } else { None };
-        let asked = [by_header.as_deref(), in_document]
-            .into_iter()
-            .flatten()
-            .any(|directives| signals::forbids_index(directives, facts.crawler));
-        asked.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
+        let denied = |name: &str| field::usage(response, facts, name) == Preference::Deny;
+        option.uses().any(denied).then(|| (Reason::Usage, self.cause_of(trail, schema::USAGE)))
     }
 
     /// Whether an option that checks answers rejects, and looks at this one.
@@ -93,6 +101,19 @@ impl Policy {
     }
 }
 
-fn is_html(content_type: &str) -> bool {
-    matches!(content_type, "text/html" | "application/xhtml+xml")
+/// The URL that the answer names as its canonical one, in a header or else in the document, if that is another.
+fn canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarget> {
+    let Subject::Url(target) = facts.subject else { return None };
+    let header = response.headers.header("link");
+    let link = header.as_deref().and_then(signals::canonical_link);
+    let of_document = || if let Fact::Known(document) = facts.document { document.canonical } else { None };
+    let canonical = target.join(link.or_else(of_document)?).ok()?;
+    (canonical != *target).then_some(canonical)
+}
+
+/// Whether the answer asks the crawler not to index it, in a header or in the document.
+fn asks_no_index(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
+    let in_document = if let Fact::Known(document) = facts.document { document.meta_robots } else { None };
+    let in_document = signals::meta_robots(in_document.unwrap_or_default(), facts.agent());
+    forbids_index(&signals::robots_tag(response.headers, facts.agent())) || forbids_index(&in_document)
 }

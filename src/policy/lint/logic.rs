@@ -284,45 +284,13 @@ fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
 /// What a test says of a URL, if the URL alone decides it.
 fn of_url(url: &str, atom: &Atom, lists: &[List]) -> Option<Value> {
     let target = UrlTarget::parse(url).ok().filter(|target| target.as_str() == url)?;
-    if !is_of_url(&atom.field) {
+    if !atom.field.is_of_url() {
         return None;
     }
     match atom.evaluate(&Facts::of_url(&target), lists) {
         Truth::Yes => Some(Value::Yes),
         Truth::No => Some(Value::No),
         Truth::Unknown => None,
-    }
-}
-
-fn is_of_url(field: &Field) -> bool {
-    match field {
-        Field::Url
-        | Field::Scheme
-        | Field::Host
-        | Field::Port
-        | Field::Authority
-        | Field::Path
-        | Field::PathAndQuery
-        | Field::RelPath
-        | Field::RelPathAndQuery
-        | Field::Query
-        | Field::AuthorityPathQuery
-        | Field::Param(_) => true,
-        Field::Method
-        | Field::Crawler
-        | Field::Referer
-        | Field::Dest
-        | Field::Depth
-        | Field::Address
-        | Field::ContentType
-        | Field::Status
-        | Field::Size
-        | Field::Header(_)
-        | Field::Usage(_)
-        | Field::Title
-        | Field::BodyPrefix
-        | Field::MetaRobots
-        | Field::Canonical => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The option `politeness`, read for one request.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::policy::Policy;
@@ -16,6 +17,16 @@ const CONCURRENCY: Slot = slot("politeness.concurrency");
 const MAX_HOLD: Slot = slot("politeness.max_hold");
 const OVERFLOW: Slot = slot("politeness.overflow");
 const JITTER: Slot = slot("politeness.jitter");
+const ADAPTIVE_FACTOR: Slot = slot("politeness.adaptive.factor");
+const ADAPTIVE_MIN: Slot = slot("politeness.adaptive.min");
+const ADAPTIVE_MAX: Slot = slot("politeness.adaptive.max");
+const ADDRESS_DELAY: Slot = slot("politeness.per_address.delay");
+const ADDRESS_CONCURRENCY: Slot = slot("politeness.per_address.concurrency");
+const BYTES: Slot = slot("politeness.bytes_per_second");
+const REQUEST_RATE: Slot = slot("politeness.request_rate");
+/// `schedule`: prepared when a policy is loaded.
+pub const SCHEDULE: Slot = slot("politeness.schedule");
+const ORDER: Slot = slot("politeness.order");
 const EMBEDS_DELAY: Slot = slot("politeness.embeds.delay");
 const EMBEDS_CONCURRENCY: Slot = slot("politeness.embeds.concurrency");
 
@@ -39,6 +50,15 @@ pub enum Overflow {
     Refuse,
 }
 
+/// Who of those that wait goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// Each class gets its share.
+    Weighted,
+    /// The highest class.
+    Strict,
+}
+
 /// The limits of pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pages {
@@ -58,6 +78,15 @@ pub struct Embeds {
     /// `embeds.delay`.
     pub delay: Duration,
     /// `embeds.concurrency`.
+    pub concurrency: u32,
+}
+
+/// The limits of an address, whatever hosts it has: `per_address`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerAddress {
+    /// `per_address.delay`: of pages only.
+    pub delay: Duration,
+    /// `per_address.concurrency`.
     pub concurrency: u32,
 }
 
@@ -106,6 +135,19 @@ impl<'a> Politeness<'a> {
         if let Value::Range(from, to) = self.value(JITTER) { Some((*from, *to)) } else { None }
     }
 
+    /// `adaptive`: the factor, the least and the longest delay. One key switches it on; the others are 1, 1 s and 30 s
+    /// then.
+    pub fn adaptive(&self) -> Option<(f64, Duration, Duration)> {
+        let factor =
+            if let Value::Decimal(factor) = self.value(ADAPTIVE_FACTOR) { Some(*factor) } else { None };
+        let (min, max) = (self.duration(ADAPTIVE_MIN), self.duration(ADAPTIVE_MAX));
+        if factor.is_none() && min.is_none() && max.is_none() {
+            return None;
+        }
+        let (second, half_a_minute) = (Duration::from_secs(1), Duration::from_secs(30));
+        Some((factor.unwrap_or(1.0), min.unwrap_or(second), max.unwrap_or(half_a_minute)))
+    }
+
     /// `max_hold`, if a rule or the document says.
     pub fn max_hold(&self) -> Option<Duration> {
         self.duration(MAX_HOLD)
@@ -117,6 +159,36 @@ impl<'a> Politeness<'a> {
             Overflow::Refuse
         } else {
             Overflow::Hold
+        }
+    }
+
+    /// `per_address`, if any of it is set.
+    pub fn per_address(&self) -> Option<PerAddress> {
+        let (delay, concurrency) =
+            (self.duration(ADDRESS_DELAY), self.trail.number(self.policy, ADDRESS_CONCURRENCY));
+        if delay.is_none() && concurrency.is_none() {
+            return None;
+        }
+        let most = concurrency.and_then(|count| u32::try_from(count).ok());
+        Some(PerAddress { delay: delay.unwrap_or_default(), concurrency: most.unwrap_or(u32::MAX) })
+    }
+
+    /// `bytes_per_second`.
+    pub fn bytes_per_second(&self) -> Option<NonZeroU64> {
+        self.trail.number(self.policy, BYTES).and_then(NonZeroU64::new)
+    }
+
+    /// `request_rate`: whether that of robots.txt counts.
+    pub fn obeys_request_rate(&self) -> bool {
+        self.trail.word(self.policy, REQUEST_RATE) != Some("ignore")
+    }
+
+    /// `order`.
+    pub fn order(&self) -> QueueOrder {
+        if self.trail.word(self.policy, ORDER) == Some("strict") {
+            QueueOrder::Strict
+        } else {
+            QueueOrder::Weighted
         }
     }
 

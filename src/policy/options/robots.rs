@@ -10,6 +10,7 @@ use super::{Slot, Value};
 
 const OBEY: Slot = slot("robots.obey");
 const AGENT: Slot = slot("robots.agent");
+const USAGE: Slot = super::schema::USAGE;
 const ON_UNREACHABLE: Slot = slot("robots.on_unreachable");
 const CRAWL_DELAY_CAP: Slot = slot("robots.crawl_delay_cap");
 
@@ -22,6 +23,11 @@ pub enum OnUnreachable {
     Deny,
     /// Everything may.
     Allow,
+}
+
+/// The option `robots.agent`, if the policy names one.
+pub fn named_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
+    if let Value::Text(agent) = trail.value(policy, AGENT) { Some(agent) } else { None }
 }
 
 /// Reads the option for a request from what the rules have assigned.
@@ -44,7 +50,14 @@ impl<'a> RobotsOption<'a> {
 
     /// `agent`, if the policy names one.
     pub fn agent(&self) -> Option<&'a str> {
-        if let Value::Text(agent) = self.trail.value(self.policy, AGENT) { Some(agent) } else { None }
+        named_agent(self.policy, self.trail)
+    }
+
+    /// `usage`: the uses that the crawler declares, named as `robots::usage::purpose` does.
+    pub fn uses(&self) -> impl Iterator<Item = &'a str> {
+        let items =
+            if let Value::List(items) = self.trail.value(self.policy, USAGE) { &**items } else { &[] };
+        items.iter().filter_map(|item| if let Value::Text(name) = item { Some(&**name) } else { None })
     }
 
     /// `on_unreachable`.

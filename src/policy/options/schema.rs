@@ -34,8 +34,40 @@ pub const TUNNEL_UNDECIDED: Slot = Slot(7);
 pub const NONCANONICAL: Slot = slot("noncanonical");
 /// `noindex`.
 pub const NOINDEX: Slot = slot("noindex");
+/// `enforce_index`.
+pub const ENFORCE_INDEX: Slot = slot("enforce_index");
+/// `enforce_follow`.
+pub const ENFORCE_FOLLOW: Slot = slot("enforce_follow");
+/// `unmodified`.
+pub const UNMODIFIED: Slot = slot("unmodified");
+/// `duplicate`.
+pub const DUPLICATE: Slot = slot("duplicate");
+/// `max_buffer`.
+pub const MAX_BUFFER: Slot = slot("max_buffer");
+/// `strip_params`.
+pub const STRIP_PARAMS: Slot = slot("strip_params");
+/// The path of `replace`.
+pub const REPLACE_PATH: &str = "replace";
+/// `replace`.
+pub const REPLACE: Slot = slot(REPLACE_PATH);
+/// `traps`.
+pub const TRAPS: Slot = slot("traps");
+/// `budget.urls`.
+pub const URLS: Slot = slot("budget.urls");
+/// `budget.bytes`.
+pub const BYTES: Slot = slot("budget.bytes");
+/// `budget.hosts`.
+pub const HOSTS: Slot = slot("budget.hosts");
+/// `budget.per`.
+pub const PER: Slot = slot("budget.per");
+/// `budget.new_urls`.
+pub const NEW_URLS: Slot = slot("budget.new_urls");
+/// The word with which an option that checks answers only says what it finds.
+pub const TAGS: &str = "tag";
 /// The word with which an option that checks answers refuses them.
 pub const REJECTS: &str = "reject";
+/// `robots.usage`.
+pub const USAGE: Slot = slot("robots.usage");
 /// `verify`.
 pub const VERIFY: Slot = slot("verify");
 
@@ -69,6 +101,8 @@ pub const SET_HEADERS: &str = "request_headers.set";
 pub const REMOVE_HEADERS: Slot = slot("request_headers.remove");
 /// `source`.
 pub const SOURCE: Slot = slot("source");
+/// `priority`.
+pub const PRIORITY: Slot = slot("priority");
 /// `index`.
 pub const INDEX: Slot = slot("index");
 /// `follow`.
@@ -146,8 +180,10 @@ pub enum Shape {
     TextOrNone,
     /// A list of names.
     Names,
-    /// A name or a list of names, or `none`.
-    NamesOrNone,
+    /// A list of names of uses, as `robots::usage::purpose` writes them.
+    Uses,
+    /// One of these words or a list of them, or `none`.
+    WordsOrNone(&'static [&'static str]),
     /// A list of names, or `{names, rewrite}`.
     StripParams,
     /// A list of `{regex, with, rewrite}`.
@@ -218,9 +254,6 @@ pub enum Effect {
     /// As [`Self::NotYet`], but these values refuse or change something, so that a policy that counts on them
     /// cannot be accepted.
     NotYetExcept(Counted),
-    /// These values are judged from given facts, but the proxy does not look for all of those yet: a policy to serve
-    /// under cannot count on them. Other values do nothing yet.
-    Judged(Counted),
 }
 
 /// The values that a policy may count on.
@@ -232,8 +265,6 @@ pub enum Counted {
     Word(&'static str),
     /// Any item of a list.
     Items,
-    /// `rewrite: true` anywhere in the value.
-    Rewrite,
 }
 
 impl Counted {
@@ -243,17 +274,13 @@ impl Counted {
             Self::AllButDefault => value != default,
             Self::Word(word) => *value == Value::Word(word),
             Self::Items => matches!(value, Value::List(items) if !items.is_empty()),
-            Self::Rewrite => rewrites(value),
         }
     }
 }
 
-fn rewrites(value: &Value) -> bool {
-    if let Value::List(items) = value {
-        return items.iter().any(rewrites);
-    }
-    let Value::Map(entries) = value else { return false };
-    entries.iter().any(|(key, value)| **key == *"rewrite" && *value == Value::Bool(true))
+/// A value of an option with a closed set of words.
+pub fn word_of(value: &Value) -> Option<&'static str> {
+    if let Value::Word(word) = value { Some(word) } else { None }
 }
 
 /// The place and the row of an option; none for keys of the open map and for paths that do not exist.

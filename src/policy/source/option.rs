@@ -5,7 +5,7 @@ mod value;
 
 use crate::policy::options::Value;
 use crate::policy::options::schema;
-use crate::vocab::problem::Place;
+use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 use crate::yaml::read::{self, unknown_key};
 use crate::yaml::{Entry, Node};
@@ -30,7 +30,8 @@ fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: 
     let key = &*entry.key.text;
     let path = if map_path.is_empty() { key.to_owned() } else { format!("{map_path}.{key}") };
     if let Some(open) = schema::open_map(map_path) {
-        return all.extend(field::read(entry, open, problems));
+        return all
+            .extend(field::read(entry, open, problems).filter(|read| is_new(read, entry, all, problems)));
     }
     if let Some((_, spec)) = schema::find(&path) {
         let value = value::read(&entry.value, spec, problems);
@@ -49,6 +50,16 @@ fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: 
     all.extend(keys.map(|spec| assignment(&entry.key.place, spec.path, spec.default.value())));
     // Which keys they have is known only when all of the policy has been read.
     all.extend(schema::open_in(&path).map(|open| assignment(&entry.key.place, open.path, Value::None)));
+}
+
+/// Names of fields that differ in capitals only are one name: which of them counts would be chance.
+fn is_new(read: &SourceOption, entry: &Entry, all: &[SourceOption], problems: &mut Problems) -> bool {
+    let taken = all.iter().any(|other| other.path == read.path);
+    if taken {
+        let message = "this field stands here already, in other letters";
+        problems.push(Problem::error(&entry.key.place, message).found(&*entry.key.text));
+    }
+    !taken
 }
 
 /// `null` takes every key of a map back to its default, and so does `none` where the default is that there is none.

@@ -15,7 +15,8 @@ use crate::proxy::body::Body;
 use crate::proxy::connect::Seat;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{Foreign, Handover, HeadError, HeadEvents, ServiceOpen};
-use crate::proxy::http::{Exchange, Hangup, Travelling, bare_refusal};
+use crate::proxy::http::{Exchange, bare_refusal};
+use crate::proxy::reply::{Hangup, Travelling};
 use crate::vocab::reason::Reason;
 use crate::vocab::rule_id::Slug;
 use crate::vocab::stage::Stage;
@@ -42,22 +43,25 @@ impl Owner for Entrance {
         Seat::new(caller, exchange.recorder.metrics().connection())
     }
 
-    async fn answer(
+    fn answer(
         &self,
         request: Request<Incoming>,
         open: ServiceOpen,
         connection: &Connection<Seat>,
-    ) -> Result<Response<Body<Travelling>>, Hangup> {
+    ) -> impl Future<Output = Result<Response<Body<Travelling>>, Hangup>> + Send {
+        // No `async fn`: that would keep the request twice.
         let seat = &connection.kept;
-        if request.method() == Method::CONNECT {
-            return Box::pin(self.exchange.connect(request, open, seat)).await;
+        async move {
+            if request.method() == Method::CONNECT {
+                return Box::pin(self.exchange.connect(request, open, seat)).await;
+            }
+            let mut response = self.exchange.answer(request, open, seat).await?;
+            if seat.inside().is_some_and(|inside| inside.closed().is_some()) {
+                // Another CONNECT may be judged otherwise.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
         }
-        let mut response = self.exchange.answer(request, open, seat).await?;
-        if seat.inside().is_some_and(|inside| inside.closed().is_some()) {
-            // Another CONNECT may be judged otherwise.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        Ok(response)
     }
 
     async fn carry_on(
@@ -69,8 +73,9 @@ impl Owner for Entrance {
         self.exchange.behind_connect(client, &mut connection.kept, drain).await
     }
 
-    fn overloaded(&self, _peer: SocketAddr) -> Bytes {
-        bare_refusal(&self.exchange, &Refusal::new(Reason::Overloaded, Stage::Identify))
+    fn overloaded(&self, peer: SocketAddr) -> Bytes {
+        let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
+        bare_refusal(&self.exchange, &refusal, Some(peer.ip()))
     }
 }
 
@@ -88,7 +93,7 @@ impl HeadEvents for Entrance {
         };
         self.exchange.recorder.metrics().head_rejected(reason);
         let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
-        bare_refusal(&self.exchange, &refusal)
+        bare_refusal(&self.exchange, &refusal, None)
     }
 
     fn foreign(&self, foreign: Foreign) {

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::BufMut;
 use tokio::net::TcpStream;
 
 use crate::gate::crawlers::Caller;
@@ -55,13 +56,13 @@ impl Exchange {
             part(&mut client).await;
             return None;
         };
-        let Granted { record, host, onward } = granted;
+        let Granted { record, host, onward } = *granted;
         match onward {
             Onward::Blind(blind, _place) => {
                 let first = self.first(&mut client, drain).await;
                 let check = self.check_name(first, &host)?;
                 if sniff::passes(check, &host) {
-                    self.tunnel(client, *blind, record, drain).await;
+                    Box::pin(self.tunnel(client, *blind, record, drain)).await;
                 } else {
                     let (reason, why) = closed_for(check);
                     close(record, reason, blind.judged.keep(), why);
@@ -161,14 +162,17 @@ impl Exchange {
         let mut refused = None;
         let judge = || {
             let now = self.in_force.load();
-            if Arc::ptr_eq(&now, &judged.snapshot) {
-                return Standing::Admitted;
+            if !Arc::ptr_eq(&now, &judged.snapshot) {
+                refused = judged.judge_again(now, address.ip()).err();
             }
-            refused = judged.judge_again(now, address.ip()).err();
-            if refused.is_some() { Standing::Refused } else { Standing::Admitted }
+            if refused.is_some() {
+                return Standing::Refused;
+            }
+            refused = judged.stopped(&self.hold);
+            if refused.is_some() { Standing::Stopped } else { Standing::Admitted }
         };
-        let policies = self.in_force.changes();
-        let watching = Watching { settings: &self.tunnels.settings, drain, policies, judge };
+        let (policies, stops) = (self.in_force.changes(), self.hold.stops().changes());
+        let watching = Watching { settings: &self.tunnels.settings, drain, policies, stops, judge };
         // A tunnel inside TLS there is not: CONNECT is refused there.
         let unread = std::mem::take(&mut client.unread);
         let Some(tcp) = client.tcp() else { return };
@@ -193,14 +197,12 @@ pub(super) fn is_http(byte: u8) -> bool {
 /// Receives what there is, at most so much; nothing if nothing will come.
 async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec<u8>> {
     let client = client.ok_or(io::ErrorKind::Unsupported)?;
-    let mut bytes = vec![0; most.min(PART)];
+    let room = most.min(PART);
+    let mut bytes = Vec::with_capacity(room);
     loop {
         client.readable().await?;
-        match client.try_read(&mut bytes) {
-            Ok(count) => {
-                bytes.truncate(count);
-                return Ok(bytes);
-            }
+        match client.try_read_buf(&mut (&mut bytes).limit(room)) {
+            Ok(_) => return Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -236,5 +238,6 @@ fn ended(mut record: Record, end: End) {
         End::Expired => record.tunnel_closed("tunnel_expired"),
         End::Drained => record.tunnel_closed("shutting_down"),
         End::Refused => record.tunnel_closed("policy_changed"),
+        End::Stopped => record.tunnel_closed("stopped"),
     }
 }

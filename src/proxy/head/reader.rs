@@ -1,22 +1,21 @@
-//! The socket as hyper sees it.
+//! The socket as hyper reads it: heads whole, in their turn. What hyper writes is in `sending`.
 
-use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBufCursor};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::closing::{Closing, Wrong};
+use super::handover::Handover;
 use super::line::push_encoded;
 use super::scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan};
-use super::socket::{ClientWatch, Socket, Tcp};
+use super::socket::{ClientWatch, Socket};
 use super::timer::LazyTimer;
 use super::turn::Turn;
 
@@ -53,47 +52,8 @@ pub struct ReaderSettings {
     pub write_stall: Duration,
 }
 
-/// A client's socket between two protocols: CONNECT and what follows it.
-#[derive(Debug)]
-pub struct Handover {
-    pub(super) socket: Socket,
-    /// Bytes that have arrived and belong to what follows.
-    pub unread: Vec<u8>,
-}
-
-impl Handover {
-    /// Lets others see the client leave. The socket stays open for as long as anybody watches.
-    pub fn watch(&self) -> ClientWatch {
-        self.socket.watch()
-    }
-
-    /// Tells the client that nothing more will come.
-    pub async fn shut_down(&mut self) {
-        // It fails if the client has gone, who then needs not be told.
-        let _ = poll_fn(|cx| self.socket.poll_shut_down(cx)).await;
-    }
-
-    /// Receives bytes and drops them; 0 if nothing will come any more.
-    pub(in crate::proxy) async fn receive_unread(&mut self) -> io::Result<usize> {
-        self.unread.clear();
-        self.unread.reserve(ROOM);
-        poll_fn(|cx| self.socket.poll_recv(cx, &mut self.unread)).await
-    }
-
-    /// The socket, for bytes that are nobody's but the tunnel's; none inside TLS.
-    pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
-        self.socket.plain().map(|tcp| &tcp.0)
-    }
-}
-
-impl From<TcpStream> for Handover {
-    fn from(socket: TcpStream) -> Self {
-        Self { socket: Socket::Plain(Tcp(Arc::new(socket))), unread: Vec::new() }
-    }
-}
-
 /// Room for bytes that arrive when hyper has not asked for them.
-const ROOM: usize = 4096;
+pub(super) const ROOM: usize = 4096;
 
 /// A client's socket that hands heads to hyper only whole, only in their turn, and only those that hyper reads as we
 /// do.
@@ -113,9 +73,9 @@ pub struct HeadReader<E> {
     /// A head has begun, and its time runs.
     begun: bool,
     /// Bodies came on this connection: old clients send an empty line behind them, which may come at any time.
-    bodies: bool,
+    pub(super) bodies: bool,
     pub(super) wait: LazyTimer,
-    stall: LazyTimer,
+    pub(super) stall: LazyTimer,
     /// Sees the client leave while its next head waits for its turn: made only then.
     leaving: Option<Leaving>,
 }
@@ -367,75 +327,6 @@ impl<E: HeadEvents> HeadReader<E> {
         });
         leaving.0.as_mut().poll(cx)
     }
-
-    /// Sends, but not for longer than `timeouts.write_stall` in vain.
-    pub(super) fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let sent = self.socket.poll_send(cx, slices);
-        self.poll_stall(cx, sent)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = self.socket.poll_flush(cx);
-        self.poll_stall(cx, flushed)
-    }
-
-    /// Tells the client that nothing more will come.
-    pub(super) fn poll_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let told = self.socket.poll_shut_down(cx);
-        // It fails if the client has gone, who then needs not be told.
-        self.poll_stall(cx, told).map(drop)
-    }
-
-    fn poll_stall<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if sent.is_ready() {
-            self.stall.note();
-            return sent;
-        }
-        self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-
-    /// Whether hyper's bytes are not to be sent: an answer to a head that it refused by itself, which says nothing.
-    /// Ours takes its place.
-    fn replaces(&mut self, bytes: &[u8]) -> bool {
-        if !self.turn.is_over() {
-            return false;
-        }
-        if !matches!(self.mode, Mode::Closing(_)) {
-            let Some(error) = refusal_by_hyper(bytes) else { return false };
-            self.mode = Mode::Closing(Closing::Due(Wrong::Hyper(error)));
-        }
-        true
-    }
-
-    /// hyper has written all it had. If that ends a turn, what has waited for it is looked at again: hyper does not
-    /// ask of itself, since it was told that nothing can be read.
-    fn flushed(&mut self, cx: &Context<'_>) {
-        let waits = !self.buffer.is_empty() || matches!(self.mode, Mode::Closing(Closing::Due(_)));
-        if self.turn.flushed() && waits {
-            cx.waker().wake_by_ref();
-        }
-    }
-
-    /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let over = matches!(self.mode, Mode::Closing(Closing::Over)) && self.socket.plain().is_none();
-        if over || !matches!(self.mode, Mode::Closing(_)) {
-            ready!(self.poll_shut_down(cx));
-        }
-        let sending = self.bodies || !self.buffer.is_empty();
-        let closing = if let Mode::Closing(closing) = std::mem::replace(&mut self.mode, Mode::Head) {
-            closing
-        } else if sending {
-            self.linger()
-        } else {
-            Closing::Over
-        };
-        self.poll_closing(closing, cx)
-    }
 }
 
 /// The mode when so many bytes are left before the next head.
@@ -451,16 +342,6 @@ fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
     push_encoded(part(head.target.clone()), &mut bytes);
     bytes.extend_from_slice(part(head.target.end..head.bytes.end));
     bytes
-}
-
-/// What hyper means by an answer of its own: 400, 414 and 431 are all it has.
-fn refusal_by_hyper(bytes: &[u8]) -> Option<HeadError> {
-    match bytes.strip_prefix(b"HTTP/1.")?.get(2..5)? {
-        b"400" => Some(HeadError::Malformed("a request line or field that cannot be read")),
-        b"414" => Some(HeadError::TargetTooLong),
-        b"431" => Some(HeadError::TooLarge),
-        _ => None,
-    }
 }
 
 /// Lets tokio's trait carry hyper's: only that way can a read go to hyper's own buffer without unsafe code.
@@ -479,38 +360,5 @@ impl<E: HeadEvents + Unpin> Read for HeadReader<E> {
         cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut TokioIo::new(Reading(self.get_mut()))).poll_read(cx, cursor)
-    }
-}
-
-impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if slices.first().is_some_and(|first| this.replaces(first)) {
-            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
-        }
-        this.poll_send(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_flush(cx))?;
-        this.flushed(cx);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_end(cx)
     }
 }

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::proxy::gather::Gather;
 
-use super::reader::Handover;
+use super::handover::Handover;
 use super::socket::{Socket, Tcp};
 
 /// TLS that stands.

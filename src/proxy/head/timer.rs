@@ -1,9 +1,10 @@
 //! A timer that costs nothing while things move.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep, sleep_until};
 
 /// A length is slept in so many parts.
@@ -16,7 +17,7 @@ const PARTS: u32 = 4;
 #[derive(Debug)]
 pub(in crate::proxy) struct LazyTimer {
     length: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
+    sleep: Option<Slept>,
     moved: bool,
     /// Parts in which nothing moved, one behind the other.
     still: u32,
@@ -58,10 +59,10 @@ impl LazyTimer {
     /// Ready once this length has passed since a moment: exact, and set anew only when it goes off.
     pub(in crate::proxy) fn poll_since(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let due = tokio::time::Instant::from_std(since) + self.length;
-        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        let timer = self.sleep.get_or_insert_with(|| Slept::new(sleep_until(due)));
         loop {
-            ready!(timer.as_mut().poll(cx));
-            if timer.deadline() >= due {
+            ready!(timer.poll(cx));
+            if timer.sleep.deadline() >= due {
                 return Poll::Ready(());
             }
             timer.set(sleep_until(due));
@@ -71,19 +72,50 @@ impl LazyTimer {
     /// Ready once this length has passed since the first call, whatever moves meanwhile and whoever polls.
     pub(in crate::proxy) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let length = self.length;
-        self.sleep.get_or_insert_with(|| Box::pin(sleep(length))).as_mut().poll(cx)
+        self.sleep.get_or_insert_with(|| Slept::new(sleep(length))).poll(cx)
     }
 
     /// Ready once it has gone off.
     pub(in crate::proxy) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.length / PARTS;
-        let timer = self.sleep.get_or_insert_with(|| Box::pin(sleep(part)));
+        let timer = self.sleep.get_or_insert_with(|| Slept::new(sleep(part)));
         while self.still < PARTS {
-            ready!(timer.as_mut().poll(cx));
+            ready!(timer.poll(cx));
             self.still = if std::mem::take(&mut self.moved) { 0 } else { self.still + 1 };
             timer.set(sleep(part));
         }
         Poll::Ready(())
+    }
+}
+
+/// A sleep, and who is woken at its end.
+#[derive(Debug)]
+struct Slept {
+    sleep: Pin<Box<Sleep>>,
+    wakes: Option<Waker>,
+}
+
+impl Slept {
+    fn new(sleep: Sleep) -> Self {
+        Self { sleep: Box::pin(sleep), wakes: None }
+    }
+
+    fn set(&mut self, sleep: Sleep) {
+        self.sleep.set(sleep);
+        self.wakes = None;
+    }
+
+    /// Who will be woken is not told to the runtime again: timers are polled far more often than they go off.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if known && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        // A task that has used up its turn is told `Pending` before the runtime hears of the timer (tokio's `coop`).
+        let told = has_budget_remaining();
+        let slept = self.sleep.as_mut().poll(cx);
+        self.wakes = (told && slept.is_pending()).then(|| cx.waker().clone());
+        slept
     }
 }
 
@@ -122,5 +154,38 @@ mod tests {
         timer.note();
         assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_ready());
         assert!(clock.now() - began >= LENGTH / 4);
+    }
+
+    /// Polls when the task has no turn left, as a socket that moves fast leaves it.
+    fn poll_spent(timer: &mut LazyTimer, cx: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(spent) = tokio::task::coop::poll_proceed(cx) {
+            spent.made_progress();
+        }
+        assert!(timer.poll_once(cx).is_pending());
+        Poll::Ready(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_off_though_the_task_had_no_turn_left() {
+        let mut timer = LazyTimer::new(LENGTH);
+        poll_fn(|cx| poll_spent(&mut timer, cx)).await;
+        tokio::task::yield_now().await;
+        let going_off = tokio::time::timeout(2 * LENGTH, poll_fn(|cx| timer.poll_once(cx)));
+        assert!(going_off.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_wakes_whoever_polls_it_last() {
+        let mut timer = LazyTimer::new(LENGTH);
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_pending());
+        let clock = Clock::of_runtime();
+        let began = clock.now();
+        let other = tokio::spawn(async move {
+            poll_fn(|cx| poll_spent(&mut timer, cx)).await;
+            tokio::task::yield_now().await;
+            tokio::time::timeout(2 * LENGTH, poll_fn(|cx| timer.poll_once(cx))).await
+        });
+        assert!(other.await.unwrap().is_ok());
+        assert!(clock.now() - began < 2 * LENGTH, "woken by the timer, not by what watches it");
     }
 }

@@ -57,12 +57,8 @@ impl TlsError {
     }
 
     /// What a failed handshake came to.
-    pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
-        match Self::found_in(error) {
-            Some(found) => found,
-            None if error.is::<io::Error>() => Self { fault: CLOSED, hello: Hello::Perhaps },
-            None => Self::name(),
-        }
+    pub(super) fn of(error: &io::Error) -> Self {
+        Self::found_in(error).unwrap_or(Self { fault: CLOSED, hello: Hello::Perhaps })
     }
 
     /// The TLS failure that lies inside an error of a connection, if there is one.

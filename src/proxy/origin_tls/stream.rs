@@ -1,16 +1,12 @@
 //! The socket to an origin, and how TLS comes to stand over it.
 
-use std::future::{Ready, ready};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper_rustls::MaybeHttpsStream;
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tower_service::Service;
 
 use crate::proxy::gather::{self, Gather};
 
@@ -81,35 +77,5 @@ impl AsyncWrite for OriginTcp {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_shutdown(cx)
-    }
-}
-
-impl Connection for OriginTcp {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-/// Hands out the one connection that it was given.
-pub(super) struct Standing(Option<OriginTcp>);
-
-impl Standing {
-    pub(super) fn new(stream: OriginTcp) -> Self {
-        Self(Some(stream))
-    }
-}
-
-impl Service<http::Uri> for Standing {
-    type Response = TokioIo<OriginTcp>;
-    type Error = io::Error;
-    type Future = Ready<Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: http::Uri) -> Self::Future {
-        let stream = self.0.take().map(TokioIo::new);
-        ready(stream.ok_or_else(|| io::ErrorKind::NotConnected.into()))
     }
 }

@@ -6,7 +6,7 @@ use flate2::write::MultiGzDecoder;
 
 use crate::proxy::body::{BodyError, Download};
 use crate::robots::MAX_BYTES;
-use crate::robots::standing::Ending;
+use crate::robots::ending::Ending;
 
 /// A content coding that can be taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

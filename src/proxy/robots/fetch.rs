@@ -4,21 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap,
-    HeaderName, HeaderValue, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG, EXPIRES,
+    HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
+    USER_AGENT,
 };
 use http::{Method, Response, StatusCode, Version, response};
 
 use crate::clock::Clock;
 use crate::gate::destination::Unreachable;
+use crate::gate::permit::Permit;
 use crate::gate::robots::{Errand, NotSent};
 use crate::proxy::body::{Download, Upload};
 use crate::proxy::clean::{self, ViaName};
-use crate::proxy::destination::Vetting;
+use crate::proxy::destination::{Vetted, Vetting};
 use crate::proxy::dial::DialError;
 use crate::proxy::upstream::{Call, Upstream, UpstreamError};
+use crate::robots::ending::Ending;
 use crate::robots::freshness::CacheFields;
-use crate::robots::standing::{Ending, Fetched, Form};
+use crate::robots::standing::{Fetched, Form, Validators};
 use crate::vocab::fault::Fault;
 use crate::vocab::media_type::essence;
 use crate::vocab::target::UrlTarget;
@@ -26,6 +29,9 @@ use crate::vocab::verify::Verify;
 
 use super::body::{Coding, read};
 
+/// Of the time that a fetch has left, the part for which it waits for a turn: the rest is for the answer, and what had no
+/// turn is not taken for what came too late.
+const FOR_A_TURN: (u32, u32) = (3, 4);
 /// RFC 9309 section 2.3.1.2.
 const REDIRECTS: usize = 5;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -58,11 +64,20 @@ pub struct Fetch {
     pub body: Vec<u8>,
     /// What exactly failed, where TLS with the host itself did.
     pub fault: Option<&'static Fault>,
+    moved: Moved,
+}
+
+/// Whether the last answer came from where a redirect led: the next fetch asks the first URL again, which knows nothing of
+/// that answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    No,
+    Yes,
 }
 
 impl Fetch {
     fn failed(ending: Ending) -> Self {
-        Self { ending, url: None, head: None, body: vec![], fault: None }
+        Self { ending, url: None, head: None, body: vec![], fault: None, moved: Moved::No }
     }
 
     /// As the table of outcomes wants it.
@@ -81,18 +96,23 @@ impl Fetch {
                 date: field(DATE),
                 age: field(AGE),
             },
+            validators: match self.moved {
+                Moved::No => Validators { etag: field(ETAG), last_modified: field(LAST_MODIFIED) },
+                Moved::Yes => Validators::default(),
+            },
             fault: self.fault,
         }
     }
 }
 
 impl Fetcher {
-    /// Fetches the robots.txt of the target's host. Every outcome is one.
-    pub async fn fetch(&self, target: &UrlTarget, errand: &Errand) -> Fetch {
+    /// Fetches the robots.txt of the target's host, unless it is still the one that these validators are of. Every outcome
+    /// is one.
+    pub async fn fetch(&self, target: &UrlTarget, errand: &Errand, known: Validators<'_>) -> Fetch {
         let Ok(first) = UrlTarget::parse(&format!("{}robots.txt", target.base())) else {
             return Fetch::failed(Ending::Elsewhere);
         };
-        match tokio::time::timeout(self.time, self.follow(first, errand)).await {
+        match tokio::time::timeout(self.time, self.follow(first, errand, known)).await {
             Ok(Ok(fetch)) => fetch,
             Ok(Err(Failed { ending, fault })) => Fetch { fault, ..Fetch::failed(ending) },
             Err(_) => Fetch::failed(Ending::Timeout),
@@ -100,32 +120,36 @@ impl Fetcher {
     }
 
     /// Each hop may be in the clear or over TLS; only the host that is asked first may have been excused from proof.
-    async fn follow(&self, first: UrlTarget, errand: &Errand) -> Result<Fetch, Failed> {
-        let mut target = first.clone();
+    async fn follow(
+        &self,
+        first: UrlTarget,
+        errand: &Errand,
+        known: Validators<'_>,
+    ) -> Result<Fetch, Failed> {
+        let (mut target, began) = (first.clone(), self.clock.now());
         for hop in 0..=REDIRECTS {
             let verify = if target.base() == first.base() { errand.verify } else { Verify::On };
-            let answer =
-                self.ask(&target, verify, errand).await.map_err(|stopped| on_the_way(stopped, hop))?;
-            let Some(place) = redirect(&answer) else { return Ok(answered(target, answer).await) };
+            let known = if hop == 0 { known } else { Validators::default() };
+            let fields = self.fields(&target, errand, known);
+            let call = Call { method: Method::GET, headers: fields, body: Upload::Empty, uri: None };
+            let left = self.time.saturating_sub(self.clock.now().saturating_duration_since(began));
+            let patience = left * FOR_A_TURN.0 / FOR_A_TURN.1;
+            let permit = errand.permit(&target, verify, &*self.vetting, patience).await;
+            let answer = match permit {
+                Ok(permit) => self.ask(permit, call).await,
+                Err(not_sent) => Err(Stopped::NotSent(not_sent)),
+            };
+            let answer = answer.map_err(|stopped| on_the_way(stopped, hop))?;
+            let Some(place) = redirect(&answer) else {
+                let moved = if hop == 0 { Moved::No } else { Moved::Yes };
+                return Ok(Fetch { moved, ..answered(target, answer, known).await });
+            };
             target = next(&target, place)?;
         }
         Err(Ending::Redirects.into())
     }
 
-    async fn ask(
-        &self,
-        target: &UrlTarget,
-        verify: Verify,
-        errand: &Errand,
-    ) -> Result<Response<Box<Download>>, Stopped> {
-        let permit = errand.permit(target, verify, &*self.vetting, self.time).await;
-        let permit = permit.map_err(Stopped::NotSent)?;
-        let call = Call {
-            method: Method::GET,
-            headers: self.fields(target, errand),
-            body: Upload::Empty,
-            uri: None,
-        };
+    async fn ask(&self, permit: Permit<Vetted>, call: Call) -> Result<Response<Box<Download>>, Stopped> {
         let sent = self.upstream.send(permit, call, self.clock.now()).await;
         let mut response = sent.map_err(Stopped::Upstream)?.response;
         let framed = clean::settle_framing(response.headers_mut());
@@ -135,12 +159,17 @@ impl Fetcher {
         Ok(response)
     }
 
-    fn fields(&self, target: &UrlTarget, errand: &Errand) -> HeaderMap {
+    fn fields(&self, target: &UrlTarget, errand: &Errand, known: Validators<'_>) -> HeaderMap {
         let mut fields = HeaderMap::new();
         let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", errand.agent));
         fields.insert(USER_AGENT, agent.unwrap_or(HeaderValue::from_static("crawlgate")));
         fields.insert(ACCEPT, HeaderValue::from_static("text/plain,*/*;q=0.5"));
         fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        for (name, value) in [(IF_NONE_MATCH, known.etag), (IF_MODIFIED_SINCE, known.last_modified)] {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                fields.insert(name, value);
+            }
+        }
         clean::request(&mut fields, target.authority(), Version::HTTP_11, &self.via);
         fields
     }
@@ -180,10 +209,14 @@ fn ending_of(stopped: Stopped, hop: usize) -> Ending {
         Stopped::NotSent(NotSent::Held) => Ending::Held,
         Stopped::NotSent(NotSent::Unreachable(why)) => match why {
             Unreachable::Prohibited(_) | Unreachable::PortDenied => Ending::Prohibited,
-            Unreachable::NoSuchName if hop > 0 => Ending::Elsewhere,
-            Unreachable::NoSuchName | Unreachable::LookupFailed | Unreachable::LookupTimeout => Ending::Dns,
+            Unreachable::NoSuchName(_) if hop > 0 => Ending::Elsewhere,
+            Unreachable::NoSuchName(_) | Unreachable::LookupFailed(_) | Unreachable::LookupTimeout(_) => {
+                Ending::Dns
+            }
+            Unreachable::Refusing(_) => Ending::Refused,
         },
         Stopped::Upstream(error) => match error {
+            UpstreamError::Resting(_) => Ending::Held,
             UpstreamError::Dial(DialError::Refused) => Ending::Refused,
             UpstreamError::Tls(_) => Ending::Tls,
             UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => Ending::Timeout,
@@ -220,9 +253,12 @@ fn next(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, Ending> {
 }
 
 /// Only a file's body is read; the rest of any other is given up with its connection.
-async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Fetch {
+async fn answered(url: UrlTarget, answer: Response<Box<Download>>, known: Validators<'_>) -> Fetch {
     let (head, download) = answer.into_parts();
-    let ending = Ending::of_status(head.status.as_u16());
+    let ending = match head.status {
+        StatusCode::NOT_MODIFIED if known != Validators::default() => Ending::Unchanged,
+        status => Ending::of_status(status.as_u16()),
+    };
     let (ending, body) = match (ending, coding(&head.headers)) {
         (Ending::File, Some(coding)) => match read(download, coding).await {
             Ok(body) => (Ending::File, body),
@@ -231,7 +267,7 @@ async fn answered(url: UrlTarget, answer: Response<Box<Download>>) -> Fetch {
         (Ending::File, None) => (Ending::Coding, vec![]),
         (other, _) => (other, vec![]),
     };
-    Fetch { ending, url: Some(url), head: Some(head), body, fault: None }
+    Fetch { ending, url: Some(url), head: Some(head), body, ..Fetch::failed(ending) }
 }
 
 fn coding(headers: &HeaderMap) -> Option<Coding> {

@@ -1,7 +1,11 @@
 //! Why an origin gave no answer, and what its client is told.
 
+use std::time::Duration;
+
+use crate::gate::failing::Failing;
 use crate::gate::refusal::Refusal;
 use crate::proxy::body::BodyError;
+use crate::proxy::dead::DEAD;
 use crate::proxy::dial::DialError;
 use crate::proxy::origin_tls::TlsError;
 use crate::vocab::reason::Reason;
@@ -24,6 +28,8 @@ pub enum UpstreamError {
     Protocol(hyper::Error),
     /// The answer's head is larger than allowed.
     HeadTooLarge,
+    /// It was not sent once more: the host has begun to rest, for so long.
+    Resting(Duration),
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -60,6 +66,29 @@ impl UpstreamError {
         matches!(self, Self::Upload(BodyError::Left))
     }
 
+    /// Whether it is the origin's, or that of the way to it: neither the client's nor this proxy's.
+    pub fn is_of_the_origin(&self) -> bool {
+        match self {
+            Self::Upload(_) | Self::Dial(DialError::Other) | Self::Resting(_) => false,
+            Self::Dial(DialError::Refused | DialError::Timeout | DialError::Unreachable)
+            | Self::Tls(_)
+            | Self::Timeout
+            | Self::Closed
+            | Self::Protocol(_)
+            | Self::HeadTooLarge => true,
+        }
+    }
+
+    /// How it counts as an error: what is no time-out, no reset and no refused connection is permanent. An address that
+    /// no way leads to may be this machine's trouble, so nothing leaves an index for it.
+    fn failing(&self) -> Option<Failing> {
+        match self {
+            Self::Dial(_) | Self::Timeout | Self::Closed => Some(Failing::Temporary),
+            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge => Some(Failing::Permanent),
+            Self::Upload(_) | Self::Resting(_) => None,
+        }
+    }
+
     /// The error type of RFC 9209 section 2.3; the value of the `error` label.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -73,6 +102,7 @@ impl UpstreamError {
             Self::Upload(_) => "http_request_error",
             Self::Protocol(_) => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
+            Self::Resting(_) => "destination_unavailable",
         }
     }
 }
@@ -81,6 +111,10 @@ impl From<UpstreamError> for Refusal {
     fn from(error: UpstreamError) -> Self {
         if let UpstreamError::Tls(error) = &error {
             return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
+        }
+        if let UpstreamError::Resting(left) = error {
+            let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
+            return Self { retry_after: Some(told(left)), ..refusal };
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -96,9 +130,19 @@ impl From<UpstreamError> for Refusal {
             }
             UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
+            UpstreamError::Resting(_) => (Reason::HostBackoff, None, None),
         };
-        Self { status, code, error: Some(kind), ..Self::new(reason, Stage::Upstream) }
+        let failing = if error.is_of_the_origin() { error.failing() } else { None };
+        // It is not dialled again before.
+        let refused = matches!(error, UpstreamError::Dial(DialError::Refused));
+        let refusal = Self { status, code, failing, error: Some(kind), ..Self::new(reason, Stage::Upstream) };
+        refusal.again(refused.then_some(DEAD))
     }
+}
+
+/// Whole seconds, one at least.
+fn told(left: Duration) -> Duration {
+    Duration::from_secs(left.as_secs() + 1)
 }
 
 /// OmniFind's codes: 720 if there is no status line, else 710 for a bad field.

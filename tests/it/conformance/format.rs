@@ -13,6 +13,8 @@ pub(crate) struct Row {
     pub(crate) place: String,
     /// The configuration that it runs under.
     pub(crate) gate: String,
+    /// The host that it asks. Rows about bad answers have one each: three of them in a row let a host rest.
+    pub(crate) host: String,
     /// What the client does and must see, in order.
     pub(crate) client: Vec<Step>,
     /// What the origin does on each of its connections.
@@ -164,6 +166,13 @@ pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<Row>, Vec<String>> {
 const USUAL_REQUEST: &str = r"GET http://a.test:{port}/page HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n";
 const USUAL_AT_ORIGIN: &str = r"GET /page HTTP/1.1\r\nHost: a.test:{port}\r\nVia: 1.1 {via}\r\n\r\n";
 
+const USUAL_HOST: &str = "a.test";
+
+/// A line with the row's host in place of the usual one.
+fn with_host(line: &str, host: &str) -> String {
+    line.replace("a.test:{port}", &format!("{host}:{{port}}"))
+}
+
 /// A row while its lines are read.
 #[derive(Default)]
 struct Draft {
@@ -171,6 +180,7 @@ struct Draft {
     place: String,
     why: bool,
     gate: Option<String>,
+    host: String,
     client: Vec<Step>,
     origin: Vec<Deed>,
     got: Option<Text>,
@@ -190,11 +200,12 @@ fn read(line: &str, place: &str, drafts: &mut Vec<Draft>) -> Result<(), String> 
     }
     if let Some(name) = line.strip_prefix("== ") {
         let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        drafts.push(Draft { name: name.into(), place: place.into(), ..Draft::default() });
+        let host = if place.starts_with("responses") { format!("{name}.test") } else { USUAL_HOST.into() };
+        drafts.push(Draft { name: name.into(), place: place.into(), host, ..Draft::default() });
         return if is_name { Ok(()) } else { Err(format!("`{name}` is no name: a-z, 0-9 and -")) };
     }
     match (drafts.last_mut(), line.starts_with('#')) {
-        (Some(draft), _) => draft.add(line),
+        (Some(draft), _) => draft.add(&with_host(line, &draft.host)),
         (None, true) => Ok(()),
         (None, false) => Err("a line before the first row".into()),
     }
@@ -273,9 +284,10 @@ impl Draft {
             return Err(format!("{}: a row says why (`# …`)", self.name));
         }
         if !self.client.iter().any(|s| matches!(s, Step::Send(_))) {
-            self.client.insert(0, Step::Send(Text::read(USUAL_REQUEST)?));
+            let usual = |text| Text::read(&with_host(text, &self.host));
+            self.client.insert(0, Step::Send(usual(USUAL_REQUEST)?));
             if !self.untouched && !self.never_whole {
-                self.got.get_or_insert(Text::read(USUAL_AT_ORIGIN)?);
+                self.got.get_or_insert(usual(USUAL_AT_ORIGIN)?);
             }
         }
         let at_origin = match (self.got, self.got_cut, self.untouched, self.never_whole) {
@@ -295,6 +307,7 @@ impl Draft {
             name: self.name,
             place: self.place,
             gate: self.gate.unwrap_or_else(|| "usual".into()),
+            host: self.host,
             client: self.client,
             origin: self.origin,
             at_origin,

@@ -32,7 +32,7 @@ impl Named {
     pub(crate) fn new(gate: Gate) -> Self {
         let origin = Origin::start(&[], "", 0);
         let mut client = Client::connect(gate.proxy);
-        client.send(again(&origin));
+        client.send(again("a.test", &origin));
         let got = client.answer(false).unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.said()));
         let via = super::wire::values(&got.message.fields, "via").next().unwrap_or_default();
         let via = String::from_utf8_lossy(via).trim_start_matches("1.1 ").to_owned();
@@ -91,7 +91,7 @@ pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
     origin.wait(SETTLE, fits);
     thread::sleep(LATE);
     if wrong.is_empty() {
-        wrong.extend(row.origin_end.and_then(|end| origin_end(end, &origin, named).err()));
+        wrong.extend(row.origin_end.and_then(|end| origin_end(end, &row.host, &origin, named).err()));
     }
     wrong.extend(check::at_origin(&row.at_origin, &origin.connections(), &origin.names));
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
@@ -154,7 +154,7 @@ fn kept(client: &mut Client) -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-fn origin_end(expected: OriginEnd, origin: &Origin, named: &Named) -> Result<(), String> {
+fn origin_end(expected: OriginEnd, host: &str, origin: &Origin, named: &Named) -> Result<(), String> {
     if expected == OriginEnd::Closed {
         let ended = origin.wait(SETTLE, |log| log.iter().all(|c| c.ended));
         return if ended { Ok(()) } else { Err("the origin's connection stays open".into()) };
@@ -163,7 +163,7 @@ fn origin_end(expected: OriginEnd, origin: &Origin, named: &Named) -> Result<(),
     origin.end_script();
     thread::sleep(PAUSE);
     let mut client = Client::connect(named.gate.proxy);
-    client.send(again(origin));
+    client.send(again(host, origin));
     let got = client.answer(false).map_err(|why| format!("one more request to the origin: {why}"))?;
     if got.message.body != b"again" {
         return Err(format!("one more request got an answer that is not its own: {:?}", got.message));
@@ -176,7 +176,7 @@ fn origin_end(expected: OriginEnd, origin: &Origin, named: &Named) -> Result<(),
     }
 }
 
-fn again(origin: &Origin) -> Vec<u8> {
+fn again(host: &str, origin: &Origin) -> Vec<u8> {
     let port = origin.names.port;
-    format!("GET http://a.test:{port}/again HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n").into_bytes()
+    format!("GET http://{host}:{port}/again HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes()
 }

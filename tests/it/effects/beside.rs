@@ -93,7 +93,9 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
     );
     // A rule of the live policy has the same id: it is another series.
     let count = |name: &str, mode: &str, rule: &str| {
-        metric(&bench.gate, &format!("crawlgate_rule_{name}_total{{mode=\"{mode}\",rule=\"{rule}\"}}"))
+        let verdict = if name == "decided" { ",verdict=\"reject\"" } else { "" };
+        let labels = format!("mode=\"{mode}\",rule=\"{rule}\"{verdict}");
+        metric(&bench.gate, &format!("crawlgate_rule_{name}_total{{{labels}}}"))
     };
     assert_eq!(
         (count("matched", "shadow", "next/closed"), count("decided", "shadow", "next/closed")),

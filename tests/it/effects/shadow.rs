@@ -87,12 +87,18 @@ fn rules_in_shadow_are_counted_and_logged() {
         json!([shadow("try", "reject", "request"), shadow("mp4", "reject", "response")])
     );
     let count = |series: &str| metric(&bench.gate, series);
-    for (rule, matched, decided) in
-        [("try", 2, 2), ("reopen", 1, 1), ("films", 8, 0), ("mp4", 2, 2), ("nearby", 1, 1), ("same", 1, 1)]
+    let decided = |rule: &str, verdict: &str| {
+        count(&format!(
+            "crawlgate_rule_decided_total{{mode=\"shadow\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
+        ))
+    };
+    for (rule, matched, refused) in
+        [("try", 2, 2), ("reopen", 1, 0), ("films", 8, 0), ("mp4", 2, 2), ("nearby", 1, 1), ("same", 1, 0)]
     {
-        let series = |name: &str| format!("crawlgate_rule_{name}_total{{mode=\"shadow\",rule=\"{rule}\"}}");
-        assert_eq!((count(&series("matched")), count(&series("decided"))), (matched, decided), "{rule}");
+        let series = format!("crawlgate_rule_matched_total{{mode=\"shadow\",rule=\"{rule}\"}}");
+        assert_eq!((count(&series), decided(rule, "reject")), (matched, refused), "{rule}");
     }
+    assert_eq!(["reopen", "same", "films"].map(|rule| decided(rule, "allow")), [1, 1, 0]);
     for (stage, shadows) in [("request", 2), ("destination", 1), ("response", 1)] {
         let series = format!(
             "crawlgate_decisions_total{{crawler=\"lab\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"

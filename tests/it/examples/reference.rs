@@ -23,7 +23,6 @@ fn columns(spec: &Spec) -> [String; 3] {
         Effect::Works => "yes".to_owned(),
         Effect::NotYet => "no".to_owned(),
         Effect::NotYetExcept(counted) => refused("no", counted),
-        Effect::Judged(counted) => refused("judged", counted),
     };
     [default, acts_at(spec.acts).to_owned(), here]
 }
@@ -41,7 +40,6 @@ fn refused(otherwise: &str, counted: Counted) -> String {
         Counted::AllButDefault => "refused".to_owned(),
         Counted::Word(word) => format!("{otherwise}; `{word}` refused"),
         Counted::Items => format!("{otherwise}; any item refused"),
-        Counted::Rewrite => format!("{otherwise}; `rewrite: true` refused"),
     }
 }
 

@@ -23,7 +23,18 @@ struct Index {
 struct Row {
     line: u32,
     words: String,
-    has_case: bool,
+    kind: Kind,
+}
+
+/// Where a sentence is proved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// By a case here.
+    Case,
+    /// By tests with a memory, which `wire.md` names.
+    Wire,
+    /// Nowhere, with a reason.
+    Unused,
 }
 
 impl Index {
@@ -69,8 +80,14 @@ impl Row {
     fn parse(path: &str, line: &str) -> Self {
         let columns: Vec<&str> = line.split('\t').collect();
         let [number, words, kind] = columns.as_slice() else { panic!("{path}: {line}") };
-        assert!(["case", "unused"].contains(kind) && !words.contains('"'), "{path}: {line}");
-        Self { line: number.parse().unwrap(), words: (*words).to_owned(), has_case: *kind == "case" }
+        let kind = match *kind {
+            "case" => Kind::Case,
+            "wire" => Kind::Wire,
+            "unused" => Kind::Unused,
+            _ => panic!("{path}: {line}"),
+        };
+        assert!(!words.contains('"'), "{path}: {line}");
+        Self { line: number.parse().unwrap(), words: (*words).to_owned(), kind }
     }
 }
 
@@ -96,32 +113,60 @@ fn every_sentence_that_says_what_is_crawled_has_a_case() {
     let mut wrong = vec![];
     for index in indexes() {
         let named = named(index.system);
-        for row in index.rows.iter().filter(|row| row.has_case) {
+        for row in index.rows.iter().filter(|row| row.kind == Kind::Case) {
             let has = named.iter().any(|source| source.line == row.line && source.words == row.words);
             wrong
                 .extend((!has).then(|| format!("{} L{} \"{}\": no case", index.system, row.line, row.words)));
         }
         for source in named {
             let known = source.system == index.system
-                && index.find(source.line, &source.words).is_some_and(|row| row.has_case);
+                && index.find(source.line, &source.words).is_some_and(|row| row.kind == Kind::Case);
             wrong.extend((!known).then(|| format!("{source:?}: not a sentence with cases")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `unused.md` lists exactly the sentences without a case, in the order of the text, each with a reason.
+/// `unused.md` lists exactly the sentences without a case, in the order of the text, each with a reason; `wire.md` those
+/// that tests with a memory prove.
 #[test]
 fn every_other_sentence_has_a_reason() {
     for index in indexes() {
-        let path = format!("tests/policies/{}/unused.md", index.system);
-        let text = fs::read_to_string(&path).unwrap();
-        let listed: Vec<(u32, String)> =
-            text.lines().filter(|line| line.starts_with("- ")).map(|line| unused(&path, line)).collect();
-        let expected: Vec<(u32, String)> =
-            index.rows.iter().filter(|row| !row.has_case).map(|row| (row.line, row.words.clone())).collect();
-        assert_eq!(listed, expected, "{path}");
+        for (file, kind) in [("unused.md", Kind::Unused), ("wire.md", Kind::Wire)] {
+            let path = format!("tests/policies/{}/{file}", index.system);
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let listed: Vec<(u32, String)> =
+                text.lines().filter(|line| line.starts_with("- ")).map(|line| unused(&path, line)).collect();
+            let of_kind = index.rows.iter().filter(|row| row.kind == kind);
+            let expected: Vec<(u32, String)> = of_kind.map(|row| (row.line, row.words.clone())).collect();
+            assert_eq!(listed, expected, "{path}");
+        }
     }
+}
+
+/// Every line of a `wire.md` names a test, and each of those exists: `module::file::name` in `tests/it`, or in `src`.
+#[test]
+fn the_tests_that_prove_sentences_exist() {
+    let mut named = 0;
+    for index in indexes() {
+        let path = format!("tests/policies/{}/wire.md", index.system);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for line in text.lines().filter(|line| line.starts_with("- ")) {
+            let tests = line.split('`').filter(|part| part.contains("::"));
+            let tests: Vec<&str> = tests.collect();
+            assert!(!tests.is_empty() && tests.iter().all(|test| is_a_test(test)), "{path}: {line}");
+            named += tests.len();
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+fn is_a_test(name: &str) -> bool {
+    let Some((module, function)) = name.rsplit_once("::") else { return false };
+    let file = module.replace("::", "/");
+    let texts =
+        ["tests/it", "src"].iter().filter_map(|root| fs::read_to_string(format!("{root}/{file}.rs")).ok());
+    texts.into_iter().any(|text| text.contains(&format!("fn {function}()")))
 }
 
 /// Reads `- L3 "You can configure": introduction.`

@@ -79,7 +79,7 @@ fn a_case_of_a_status_word_is_answered_with_it() {
 fn every_status_word_of_the_chart_is_known() {
     let index = fs::read_to_string("tests/policies/norconex/sentences.tsv").unwrap();
     let known = |word: &str| {
-        Reason::ALL.iter().any(|reason| reason.row().crawl_status == word)
+        Reason::ALL.iter().any(|reason| reason.row().crawl_status.as_str() == word)
             || OF_ORIGINS.contains(&word)
             || OF_THE_LEDGER.contains(&word)
     };

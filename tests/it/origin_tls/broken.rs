@@ -21,7 +21,6 @@ const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 #[test]
 fn handshakes_that_fail() {
     let ours = Authority::new();
-    let gate = gate(&ours);
     let (protocol, alert) = ("tls_protocol_error", "tls_alert_received");
     let not_tls = Failure { status: 502, error: protocol, words: "what the origin sends is not TLS" };
     let refuses = Failure { status: 502, error: alert, words: "the origin refuses TLS: handshake_failure" };
@@ -37,6 +36,8 @@ fn handshakes_that_fail() {
         ("resets", Origin::start(|visit| visit.reset()), CLOSED, 2),
         ("hangs", Origin::start(|visit| visit.wait_for_the_end()), late, 2),
     ] {
+        // Of its own: a host that fails three times is left to rest.
+        let gate = gate(&ours);
         check_failed(&get(gate.proxy, &origin.url("a.test", "/")), want, case);
         assert_eq!(origin.connections().len(), connections, "{case}");
     }

@@ -1,86 +1,40 @@
 //! The gate's stages up to the permit, without a socket: who waits, who goes, who is sent away.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crawlgate::gate::destination::{Destinations, Unreachable};
 use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
 use crawlgate::gate::judged::Asked;
 use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
-use crawlgate::gate::robots::{Errand, RobotsFiles};
 use crawlgate::gate::snapshot::{InForce, Snapshot};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFiles;
-use crawlgate::robots::standing::Known;
 use crawlgate::store::Store;
 use crawlgate::vocab::crawler::{Crawler, May};
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
-use crawlgate::vocab::verify::Verify;
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
+use crate::support::way::{Anywhere, Here, NoRobots};
+
 const SOON: Duration = Duration::from_millis(150);
-
-/// No host has a robots.txt that anybody asks for.
-struct NoRobots;
-
-impl RobotsFiles for NoRobots {
-    fn known(&self, _target: &UrlTarget, _verify: Verify) -> Option<Arc<Known>> {
-        None
-    }
-
-    async fn fetch(&self, _target: &UrlTarget, _errand: Errand) -> Arc<Known> {
-        unreachable!("the policies of these tests do not obey")
-    }
-}
-
-/// Every host is at the same address.
-struct Anywhere;
-
-struct Here;
-
-impl Addresses for Here {
-    fn retain(&mut self, _keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
-        Remaining::Some
-    }
-
-    fn first(&self) -> Option<IpAddr> {
-        Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    }
-
-    fn found_in(&self) -> Option<Duration> {
-        None
-    }
-}
-
-impl Destinations for Anywhere {
-    type Vetted = Here;
-
-    async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
-        Ok(Here)
-    }
-
-    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, Unreachable> {
-        Ok(Here)
-    }
-}
 
 /// A gate under a policy.
 #[derive(Clone)]
-struct Bench {
-    in_force: Arc<InForce<()>>,
-    hold: Arc<Hold>,
+pub(super) struct Bench {
+    pub(super) in_force: Arc<InForce<()>>,
+    pub(super) hold: Arc<Hold>,
     metrics: Metrics,
 }
 
 /// What came of a request.
 #[derive(Debug)]
-enum Came {
+pub(super) enum Came {
     /// It went, having waited for this long.
     Went(Slot, Option<Duration>),
     /// It was refused for this reason, to come back after this time, by this policy.
@@ -92,27 +46,29 @@ impl Bench {
         Self::with_limits(politeness, 100)
     }
 
-    fn with_limits(politeness: &str, of_one: usize) -> Self {
-        let metrics = Metrics::new(&[], &[]).unwrap();
-        let limits = HoldLimits { of_one, of_all: 1_000, longest: Duration::from_secs(2) };
-        let hold = Arc::new(Hold::new(Store::embedded(), limits, Clock::system(), metrics.clone()));
-        Self { in_force: Arc::new(InForce::new(snapshot(politeness, ""))), hold, metrics }
+    /// By the time of the runtime, which may stand still.
+    pub(super) fn of_runtime(politeness: &str) -> Self {
+        Self::by_clock(Clock::of_runtime(), 100, snapshot(politeness, ""))
     }
 
-    async fn ask(&self, url: &str, fields: &[(&str, &str)]) -> Came {
+    fn with_limits(politeness: &str, of_one: usize) -> Self {
+        Self::by_clock(Clock::system(), of_one, snapshot(politeness, ""))
+    }
+
+    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: Snapshot<()>) -> Self {
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let limits = HoldLimits { of_one, of_all: 1_000, longest: Duration::from_secs(2) };
+        let hold = Arc::new(Hold::new(Store::embedded(), limits, clock, metrics.clone()));
+        Self { in_force: Arc::new(InForce::new(snapshot)), hold, metrics }
+    }
+
+    pub(super) async fn ask(&self, url: &str, fields: &[(&str, &str)]) -> Came {
         self.ask_as(Crawler::anonymous(), url, fields).await
     }
 
-    async fn ask_as(&self, crawler: Crawler, url: &str, fields: &[(&str, &str)]) -> Came {
-        let mut head = http::Request::builder().uri(url);
-        for (name, value) in fields {
-            head = head.header(*name, *value);
-        }
-        let (parts, ()) = head.body(()).unwrap().into_parts();
-        let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
-        let way = Way { destinations: &Anywhere, robots: &NoRobots, in_force: &self.in_force, waits };
-        let Passage { outcome, judged, held } = request(asked, self.in_force.load(), &way).await;
+    pub(super) async fn ask_as(&self, crawler: Crawler, url: &str, fields: &[(&str, &str)]) -> Came {
+        let passage = self.passage(crawler, url, fields).await;
+        let Passage { outcome, judged, held } = passage;
         match outcome {
             Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
             Outcome::Robots(_) => unreachable!("the policies of these tests do not obey"),
@@ -120,6 +76,24 @@ impl Bench {
                 Came::Refused(refusal.reason, refusal.retry_after, judged.policy().revision().to_owned())
             }
         }
+    }
+
+    pub(super) async fn passage(
+        &self,
+        crawler: Crawler,
+        url: &str,
+        fields: &[(&str, &str)],
+    ) -> Passage<Here, ()> {
+        let mut head = http::Request::builder().uri(url);
+        for (name, value) in fields {
+            head = head.header(*name, *value);
+        }
+        let (parts, ()) = head.body(()).unwrap().into_parts();
+        let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
+        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
+        let way =
+            Way { destinations: &Anywhere, robots: &NoRobots, in_force: &self.in_force, waits, ledger: None };
+        request(asked, self.in_force.load(), &way).await
     }
 
     /// One that goes, is sent, and ends at once.
@@ -133,14 +107,14 @@ impl Bench {
         tokio::spawn(async move { bench.ask(&url, &[]).await })
     }
 
-    fn gauge(&self, name: &str) -> f64 {
+    pub(super) fn gauge(&self, name: &str) -> f64 {
         self.hold.sweep();
         let text = self.metrics.render();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
     }
 
-    async fn until_held(&self, count: f64) {
+    pub(super) async fn until_held(&self, count: f64) {
         let began = Instant::now();
         while self.gauge("crawlgate_held_requests") != count {
             assert!(began.elapsed() < Duration::from_secs(5), "{count} are to be held");
@@ -150,14 +124,14 @@ impl Bench {
 }
 
 impl Came {
-    fn went(self) -> (Slot, Option<Duration>) {
+    pub(super) fn went(self) -> (Slot, Option<Duration>) {
         match self {
             Self::Went(slot, held) => (slot, held),
             Self::Refused(..) => panic!("{self:?}"),
         }
     }
 
-    fn refused(self) -> (Reason, Option<u64>, String) {
+    pub(super) fn refused(self) -> (Reason, Option<u64>, String) {
         match self {
             Self::Went(..) => panic!("{self:?}"),
             Self::Refused(reason, after, revision) => (reason, after.map(|time| time.as_secs()), revision),
@@ -165,7 +139,7 @@ impl Came {
     }
 }
 
-fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
@@ -303,7 +277,8 @@ async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
         let asked = Asked::new(UrlTarget::parse("http://a.test/2").unwrap(), Crawler::anonymous(), &parts);
         let waits = Waits { hold: &bench.hold, profile: &|| Profile::Generic };
         let slow = Slow(&bench.in_force, rule);
-        let way = Way { destinations: &slow, robots: &NoRobots, in_force: &bench.in_force, waits };
+        let way =
+            Way { destinations: &slow, robots: &NoRobots, in_force: &bench.in_force, waits, ledger: None };
         let Passage { outcome, judged, .. } = request(asked, bench.in_force.load(), &way).await;
         assert_eq!(matches!(outcome, Outcome::Answer(_)), refused, "{rule}");
         assert_eq!(judged.policy().revision(), bench.in_force.load().policy.revision());

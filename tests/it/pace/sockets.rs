@@ -10,12 +10,12 @@ use crate::support::gate::Gate;
 const MS: Duration = Duration::from_millis(1);
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-fn gate(politeness: &str) -> Gate {
+pub(super) fn gate(politeness: &str) -> Gate {
     gate_with(politeness, "")
 }
 
 /// `more` goes on behind `egress`.
-fn gate_with(politeness: &str, more: &str) -> Gate {
+pub(super) fn gate_with(politeness: &str, more: &str) -> Gate {
     let config = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
          policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\n\
@@ -29,29 +29,29 @@ fn gate_with(politeness: &str, more: &str) -> Gate {
 }
 
 /// A crawler's connection.
-struct Client {
+pub(super) struct Client {
     reader: BufReader<TcpStream>,
 }
 
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     fields: Vec<(String, String)>,
 }
 
 impl Answer {
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl Client {
-    fn to(proxy: SocketAddr) -> Self {
+    pub(super) fn to(proxy: SocketAddr) -> Self {
         let socket = TcpStream::connect(proxy).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Self { reader: BufReader::new(socket) }
     }
 
-    fn send(&mut self, bytes: &str) {
+    pub(super) fn send(&mut self, bytes: &str) {
         self.reader.get_mut().write_all(bytes.as_bytes()).unwrap();
     }
 
@@ -65,7 +65,7 @@ impl Client {
     }
 
     /// Reads one answer; none if the connection ends instead.
-    fn answer(&mut self) -> Option<Answer> {
+    pub(super) fn answer(&mut self) -> Option<Answer> {
         let mut lines = vec![];
         loop {
             let mut line = String::new();
@@ -93,7 +93,7 @@ impl Client {
     }
 }
 
-fn metric(gate: &Gate, name: &str) -> f64 {
+pub(super) fn metric(gate: &Gate, name: &str) -> f64 {
     let mut client = Client::to(gate.admin);
     client.send(&format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin));
     let mut text = String::new();

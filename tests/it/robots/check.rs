@@ -38,7 +38,10 @@ fn json_from_standard_input() {
     let lines: Vec<Json> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         lines[0],
-        json!({ "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null })
+        json!({
+            "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null,
+            "request_rate": null, "usage": {},
+        })
     );
     assert!(lines[1]["error"].is_string() && lines[1]["input"] == "http:", "{}", lines[1]);
     assert_eq!((&lines[2]["allow"], &lines[2]["line"]), (&json!(true), &Json::Null));
@@ -48,6 +51,46 @@ fn json_from_standard_input() {
 fn the_file_from_standard_input() {
     let said = run(&["--file", "-", "--agent", "x", "/a"], "User-agent: *\nDisallow: /a\n");
     assert_eq!((said.code, said.out.as_str()), (0, "disallow  /a  line 2: Disallow: /a  (group *)\n"));
+}
+
+#[test]
+fn what_a_file_says_beyond_the_standard() {
+    let file = "Host: a.example\nUser-agent: *\nContent-Usage: /a train-ai=n, search=y\nContent-Signal: ai-input=no\n\
+                Visit-time: 0600-0845\nClean-param: sid /shop\nSitemap: http://a.example/s.xml\nDisallow: /x\n";
+    let said = run(&["--file", "-", "--agent", "x", "/a", "/x"], file);
+    assert_eq!(
+        said.out.lines().collect::<Vec<_>>(),
+        [
+            "sitemap   http://a.example/s.xml",
+            "visit     0600-0845",
+            "clean     sid /shop",
+            "host      a.example",
+            "allow     /a  no rule matches  (group *)  usage train-ai=deny (line 3), search=allow (line 3), \
+             ai-input=deny (line 4)",
+            "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)",
+        ]
+    );
+    let said = run(&["--file", "-", "--agent", "x", "--format", "json", "/x"], file);
+    let json: Json = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["usage"], json!({ "ai-input": { "preference": "deny", "line": 4 } }));
+    assert_eq!(json["sitemaps"], Json::Null, "told once, by `fetch`");
+}
+
+#[test]
+fn the_rate_that_a_group_asks_for() {
+    let file = "User-agent: *\nRequest-rate: 30/1m\n";
+    let said = run(&["--file", "-", "--agent", "x", "/a"], file);
+    assert_eq!(said.out, "allow     /a  no rule matches  (group *)  request-rate 1/2s\n");
+    let said = run(&["--file", "-", "--agent", "x", "--format", "json", "/a"], file);
+    assert_eq!(serde_json::from_str::<Json>(&said.out).unwrap()["request_rate"], "1/2s");
+}
+
+#[test]
+fn what_turns_or_hides_text_reaches_no_terminal() {
+    let file = "Sitemap: /\u{202e}lmx\u{200b}\nUser-agent: *\nDisallow: /\u{1b}[2J\n";
+    let said = run(&["--file", "-", "--agent", "x", "/a"], file);
+    assert!(said.out.starts_with("sitemap   /\\u{202e}lmx\\u{200b}\n"), "{:?}", said.out);
+    assert!(!said.out.contains('\u{1b}'), "{:?}", said.out);
 }
 
 #[test]

@@ -9,6 +9,7 @@ fn check(name: &str, body: &str, path: &str, access: Access) {
     let start = Instant::now();
     let parsed = Parsed::new(body.as_bytes());
     let ruling = parsed.ruling("x", path);
+    assert!(parsed.usage("x", path).len() <= 64, "{name}");
     let took = start.elapsed();
     assert_eq!(ruling.access, access, "{name}");
     assert!(took < Duration::from_secs(2), "{name}: {took:?}");
@@ -41,6 +42,11 @@ fn hostile_files() {
     check("20,000 groups", &agents, &long, Access::Allow);
     let list = format!("{}disallow:/a*b$\n", "user-agent:*\n".repeat(40_000));
     check("40,000 user agents of one group", &list, &long, Access::Allow);
+    let uses = lines(10_000, &|n| format!("Content-Usage: /*a{n}*b$ use-{n}=n, train-ai=n\n"));
+    check("10,000 statements on uses", &uses, &long, Access::Allow);
+    let signals = lines(10_000, &|_| format!("Content-Signal: {}\n", "a=n,".repeat(8)));
+    check("10,000 signals", &signals, &long, Access::Allow);
+    check("10,000 hosts", &lines(10_000, &|_| "host:\n".into()), &long, Access::Allow);
     check("one line", &"a".repeat(10_000_000), "/", Access::Allow);
     check("empty lines", &"\n".repeat(10_000_000), "/", Access::Allow);
 }

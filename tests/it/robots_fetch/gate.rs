@@ -11,7 +11,7 @@ use crate::support::gate::Gate;
 
 const FILE: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n\nUser-agent: vip\nDisallow: /vip\n";
 
-fn gate(robots: &str, rules: &str) -> Gate {
+pub(super) fn gate(robots: &str, rules: &str) -> Gate {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
                   policy: { path: policy.yaml, watch: false }\nlogs: { decisions: none }\n\
                   egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
@@ -39,7 +39,7 @@ fn site_with(status: u16) -> Origin {
 }
 
 /// Asks on a connection of its own; the whole answer.
-fn ask(proxy: SocketAddr, url: &str, agent: &str) -> String {
+pub(super) fn ask(proxy: SocketAddr, url: &str, agent: &str) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let host = url.split('/').nth(2).unwrap();
@@ -51,7 +51,7 @@ fn ask(proxy: SocketAddr, url: &str, agent: &str) -> String {
     text
 }
 
-fn check(answer: &str, status: u16, parts: &[&str]) {
+pub(super) fn check(answer: &str, status: u16, parts: &[&str]) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     for part in parts {
         assert!(answer.contains(part), "{part} in {answer}");
@@ -172,13 +172,14 @@ fn the_command_fetches_and_says_what_it_means() {
     let origin = site();
     let said = run(&origin.url("a.test", "/private/x"), "text");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    for part in ["/robots.txt\n", "outcome  file, status 200\n", "its rules hold", "holds    1d", "disallow"]
+    for part in ["/robots.txt\n", "outcome  file, status 200\n", "its rules hold", "holds    18h", "disallow"]
     {
         assert!(said.out.contains(part), "{part} in {}", said.out);
     }
     let said = run(&origin.url("a.test", "/private/x"), "json");
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&json["standing"], &json["ruling"]["line"]), (&"rules".into(), &2.into()));
+    assert_eq!((&json["sitemaps"], &json["host"]), (&serde_json::json!([]), &serde_json::json!([])));
     let broken = site_with(503);
     let said = run(&broken.url("a.test", "/"), "json");
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
@@ -186,4 +187,7 @@ fn the_command_fetches_and_says_what_it_means() {
         (said.code, &json["standing"], &json["outcome"]),
         (1, &"unknown".into(), &"server_error".into())
     );
+    for key in ["sitemaps", "visit_time", "clean_param", "host", "bytes", "ruling"] {
+        assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key} is there");
+    }
 }

@@ -11,6 +11,7 @@ use crawlgate::gate::hold::{Hold, HoldLimits};
 use crawlgate::gate::robots::Errand;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::options::politeness::PaceKey;
+use crawlgate::politeness::order::Order;
 use crawlgate::politeness::pace::Pace;
 use crawlgate::proxy::clean::ViaName;
 use crawlgate::proxy::destination::{Egress, Vetting};
@@ -162,9 +163,11 @@ impl World {
         let tls =
             OriginTlsSettings { verify: Verify::Skip, roots: RootCertStore::empty(), handshake: second };
         let tls = OriginTls::new(tls, metrics.clone()).unwrap();
+        let vetting = Arc::new(Vetting::new(resolver, egress, metrics.clone()));
+        let dead = Arc::clone(vetting.dead());
         let fetcher = Fetcher {
-            vetting: Arc::new(Vetting::new(resolver, egress, metrics.clone())),
-            upstream: Arc::new(Upstream::new(limits, tls, clock.clone())),
+            vetting,
+            upstream: Arc::new(Upstream::new(limits, tls, clock.clone(), dead)),
             via: ViaName::new("test"),
             time: Duration::from_millis(700),
             clock: clock.clone(),
@@ -181,9 +184,22 @@ impl World {
             crawler: Crawler::anonymous(),
             key: PaceKey::Host,
             pace: Pace::FREE,
+            per_address: None,
+            order: Order::Weighted,
             hold: Arc::clone(&self.hold),
             verify: Verify::On,
         }
+    }
+
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// Fetches that have ended.
+    pub(super) fn all_fetches(&self) -> u64 {
+        let text = self.metrics.render();
+        let counts = text.lines().filter(|line| line.starts_with("crawlgate_robots_fetches_total{"));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
     pub(super) fn fetches(&self, result: &str) -> u64 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::robots::RobotsFiles;
+use crawlgate::gate::robots::{Found, RobotsFiles};
 use crawlgate::robots::Access;
 use crawlgate::robots::standing::Standing;
 use crawlgate::vocab::verify::Verify;
@@ -92,12 +92,14 @@ async fn stale_on_error_then_fresh_again() {
     hand.advance(Duration::from_secs(599));
     assert!(world.robots.known(&target, Verify::On).is_some());
     hand.advance(Duration::from_secs(1));
-    assert!(world.robots.known(&target, Verify::On).is_none());
+    let known = world.robots.known(&target, Verify::On);
+    assert!(matches!(known, Some(Found::Past(_))), "it holds on while another is fetched");
     let failed = learn().await;
     assert!(matches!(failed.standing, Standing::Unknown));
     assert!(failed.stale().is_some_and(|stale| stale.rules().is_some()));
     hand.advance(Duration::from_secs(59));
-    assert!(world.robots.known(&target, Verify::On).is_some(), "it is not asked again at once");
+    let known = world.robots.known(&target, Verify::On);
+    assert!(matches!(known, Some(Found::Fresh(_))), "it is not asked again at once");
     hand.advance(Duration::from_secs(1));
     assert_eq!(learn().await.holds_for.as_secs(), 120);
     hand.advance(Duration::from_secs(120));

@@ -84,6 +84,11 @@ impl Gate {
         self.said.lock().expect("not poisoned").clone()
     }
 
+    /// Where its standard error is read to: who holds the lock keeps it from being read.
+    pub(crate) fn unread(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.said)
+    }
+
     /// Whether the process still runs.
     pub(crate) fn is_up(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -94,14 +99,16 @@ impl Drop for Gate {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+        let whole = self.directory.parent().unwrap_or(&self.directory);
+        let _ = std::fs::remove_dir_all(whole);
     }
 }
 
 fn own_directory() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("gate-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // The store's usual place is beside the folder of the configuration.
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join("config");
     std::fs::create_dir_all(&directory).expect("a directory");
     directory
 }

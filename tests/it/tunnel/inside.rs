@@ -258,7 +258,7 @@ fn a_refused_tunnel_is_told_inside_tls() {
         check(&head, status, &["crawl-policy: inside@", "crawl-status: REJECTED_FILTER", "proxy-status: "]);
         assert!(body.contains("urn:crawlgate:decision:"), "{body}");
     }
-    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\"}";
+    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\",verdict=\"reject\"}";
     until("the rule is counted", || metric(&gate, refused) == 1);
     // Without that, by the phrase of the answer to CONNECT.
     let gate = gate_with(", intercept_to_reject: false", "");
@@ -272,7 +272,7 @@ fn a_refused_tunnel_is_told_inside_tls() {
 fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
     let gate = gate();
     let strict = Arc::new(builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\"}";
+    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\",verdict=\"reject\"}";
     assert!(Inside::try_open(gate.proxy, "localtest.test:443", "localtest.test", &strict).is_err());
     until("it is counted", || metric(&gate, refused) == 1);
     drop(Inside::open(gate.proxy, "localtest.test", &trusting(&gate)));

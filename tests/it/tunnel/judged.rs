@@ -36,7 +36,7 @@ impl Addresses for Found {
         self.0.first().copied()
     }
 
-    fn found_in(&self) -> Option<Duration> {
+    fn found_in(&self) -> Option<crawlgate::clock::Lapse> {
         None
     }
 }

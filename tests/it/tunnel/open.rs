@@ -158,7 +158,7 @@ fn a_reload_closes_what_it_refuses_and_leaves_the_rest() {
     kept.send("still");
     assert_eq!(kept.bytes(5), b"still");
     until("one is open", || metric(&gate, "crawlgate_tunnels") == 1);
-    let decided = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-more\"}";
+    let decided = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-more\",verdict=\"reject\"}";
     assert_eq!(metric(&gate, decided), 1);
     let path = gate.write("unused", "").with_file_name("log.json");
     let log = || std::fs::read_to_string(&path).unwrap();

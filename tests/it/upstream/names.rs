@@ -55,8 +55,20 @@ fn what_a_name_server_says_becomes_a_reason() {
         let asked = server.asked(name);
         assert!(asked > 0, "{name}");
         // A failure is remembered as well.
-        check_refused(&get(gate.proxy, &origin.url(name)), want, name);
+        let again = get(gate.proxy, &origin.url(name));
+        check_refused(&again, want, name);
         assert_eq!(server.asked(name), asked, "{name}");
+        // And told for how long; an address stays prohibited.
+        let told = again.lines().find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
+        let (soon, later) = (1..=5_u64, 20..=30);
+        let holds = if want.status == 403 {
+            told.is_none()
+        } else if matches!(name, "nxdomain.test" | "empty.test") {
+            told.is_some_and(|told| later.contains(&told))
+        } else {
+            told.is_some_and(|told| soon.contains(&told))
+        };
+        assert!(holds, "{name}: {told:?}");
     }
     assert_eq!(origin.connections(), 0);
 }

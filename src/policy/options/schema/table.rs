@@ -1,14 +1,13 @@
 //! The table of options (policy.md section 5).
 
-use super::{Acts, Counted, Default, Effect, REJECTS, Shape, Spec};
+use super::{Acts, Counted, Default, Effect, REJECTS, Shape, Spec, TAGS};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
+use crate::policy::traps::Trap;
 
 use Acts::{Connect, Until};
-use Effect::{Judged, NotYet, NotYetExcept, Works};
+use Effect::{NotYet, NotYetExcept, Works};
 
-const CHECK: &[&str] = &["pass", "tag", REJECTS];
-/// The word of a check that refuses.
-const REFUSES: Counted = Counted::Word(REJECTS);
+const CHECK: &[&str] = &["pass", TAGS, REJECTS];
 const ENFORCE: &[&str] = &["header", "meta", "strip"];
 
 /// Every option; those with a slot constant first, in the order of the constants.
@@ -32,7 +31,7 @@ pub const SPECS: &[Spec] = &[
     row("follow", Shape::Bool, Default::Bool(true), Until(Document), Works),
     enforce("enforce_follow"),
     enforce("enforce_index"),
-    row("priority", Shape::Priority, Default::Word("normal"), Until(Destination), NotYet),
+    row("priority", Shape::Priority, Default::Word("normal"), Until(Destination), Works),
     row("source", Shape::TextOrNone, Default::None, Until(Document), Works),
     row("robots.obey", Shape::Bool, Default::Bool(true), Until(Destination), Works),
     row("robots.agent", Shape::TextOrNone, Default::None, Until(Destination), Works),
@@ -44,7 +43,7 @@ pub const SPECS: &[Spec] = &[
         Works,
     ),
     row("robots.crawl_delay_cap", Shape::Duration, Default::Seconds(300), Until(Destination), Works),
-    row("robots.usage", Shape::Names, Default::Empty, Until(Response), NotYetExcept(Counted::Items)),
+    row("robots.usage", Shape::Uses, Default::Empty, Until(Response), Works),
     paced("politeness.key", Shape::Word(&["host", "address", "registrable_domain"]), Default::Word("host")),
     paced("politeness.delay", Shape::Duration, Default::Seconds(1)),
     paced("politeness.rate", Shape::RateOrNone, Default::None),
@@ -53,24 +52,24 @@ pub const SPECS: &[Spec] = &[
     paced("politeness.max_hold", Shape::DurationOrNone, Default::None),
     paced("politeness.overflow", Shape::Word(&["hold", "refuse"]), Default::Word("hold")),
     paced("politeness.jitter", Shape::FactorsOrNone, Default::Factors(1.0, 1.5)),
-    pace("politeness.adaptive.factor", Shape::DecimalOrNone(0.0, 1000.0), Default::None),
-    pace("politeness.adaptive.min", Shape::DurationOrNone, Default::None),
-    pace("politeness.adaptive.max", Shape::DurationOrNone, Default::None),
-    pace("politeness.order", Shape::Word(&["weighted", "strict"]), Default::Word("weighted")),
+    paced("politeness.adaptive.factor", Shape::DecimalOrNone(0.0, 1000.0), Default::None),
+    paced("politeness.adaptive.min", Shape::DurationOrNone, Default::None),
+    paced("politeness.adaptive.max", Shape::DurationOrNone, Default::None),
+    paced("politeness.order", Shape::Word(&["weighted", "strict"]), Default::Word("weighted")),
     paced("politeness.embeds.delay", Shape::Duration, Default::Seconds(0)),
     paced("politeness.embeds.concurrency", Shape::AtLeast(1), Default::Integer(20)),
-    pace("politeness.per_address.delay", Shape::DurationOrNone, Default::None),
-    pace("politeness.per_address.concurrency", Shape::CountOrNone, Default::None),
-    pace("politeness.bytes_per_second", Shape::SizeOrNone, Default::None),
-    pace("politeness.request_rate", Shape::Word(&["obey", "ignore"]), Default::Word("obey")),
-    pace("politeness.schedule", Shape::Schedule, Default::Empty),
-    row("recrawl.min_interval", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
-    row("recrawl.after_error", Shape::DurationOrNone, Default::None, Until(Request), NotYet),
-    check("unmodified", NotYetExcept(REFUSES)),
-    check("duplicate", NotYetExcept(REFUSES)),
-    check("noncanonical", Judged(REFUSES)),
-    check("noindex", Judged(REFUSES)),
-    row("max_buffer", Shape::Size, Default::Bytes(1 << 20), Until(Response), NotYet),
+    paced("politeness.per_address.delay", Shape::DurationOrNone, Default::None),
+    paced("politeness.per_address.concurrency", Shape::CountOrNone, Default::None),
+    paced("politeness.bytes_per_second", Shape::SizeOrNone, Default::None),
+    paced("politeness.request_rate", Shape::Word(&["obey", "ignore"]), Default::Word("obey")),
+    paced("politeness.schedule", Shape::Schedule, Default::Empty),
+    row("recrawl.min_interval", Shape::DurationOrNone, Default::None, Until(Request), Works),
+    row("recrawl.after_error", Shape::DurationOrNone, Default::None, Until(Request), Works),
+    check("unmodified", Works),
+    check("duplicate", Works),
+    check("noncanonical", Works),
+    check("noindex", Works),
+    row("max_buffer", Shape::Size, Default::Bytes(1 << 20), Until(Response), Works),
     row("timeouts.connect", Shape::DurationOrNone, Default::None, Until(Destination), Works),
     row("timeouts.connect_total", Shape::DurationOrNone, Default::None, Until(Destination), Works),
     row("timeouts.response_head", Shape::DurationOrNone, Default::None, Until(Destination), Works),
@@ -84,14 +83,14 @@ pub const SPECS: &[Spec] = &[
         Until(Destination),
         NotYet,
     ),
-    row("strip_params", Shape::StripParams, Default::Empty, Until(Request), NotYetExcept(Counted::Rewrite)),
-    row("replace", Shape::Replace, Default::Empty, Until(Request), NotYetExcept(Counted::Rewrite)),
-    counted("traps", Shape::NamesOrNone),
-    counted("budget.urls", Shape::CountOrNone),
-    counted("budget.new_urls", Shape::CountOrNone),
-    counted("budget.bytes", Shape::SizeOrNone),
-    counted("budget.hosts", Shape::CountOrNone),
-    counted("budget.per", Shape::WordOrNone(&["host", "registrable_domain", "crawler", "space"])),
+    row("strip_params", Shape::StripParams, Default::Empty, Until(Request), Works),
+    row("replace", Shape::Replace, Default::Empty, Until(Request), Works),
+    row("traps", Shape::WordsOrNone(&Trap::WORDS), Default::None, Until(Request), Works),
+    spent("budget.urls", Shape::CountOrNone),
+    spent("budget.new_urls", Shape::CountOrNone),
+    spent("budget.bytes", Shape::SizeOrNone),
+    spent("budget.hosts", Shape::CountOrNone),
+    spent("budget.per", Shape::WordOrNone(&["host", "registrable_domain", "crawler", "space"])),
     row("request_headers.remove", Shape::Names, Default::Empty, Until(Destination), Works),
     counted("upstream", Shape::TextOrNone),
     row(
@@ -109,8 +108,7 @@ const fn row(path: &'static str, shape: Shape, default: Default, acts: Acts, eff
 
 /// How `index` and `follow` are enforced: by header; the other ways change documents.
 const fn enforce(path: &'static str) -> Spec {
-    let effect = NotYetExcept(Counted::AllButDefault);
-    row(path, Shape::Word(ENFORCE), Default::Word("header"), Until(Document), effect)
+    row(path, Shape::Word(ENFORCE), Default::Word("header"), Until(Document), Works)
 }
 
 /// A check of responses and documents.
@@ -123,12 +121,12 @@ const fn counted(path: &'static str, shape: Shape) -> Spec {
     row(path, shape, Default::None, Until(Destination), NotYetExcept(Counted::AllButDefault))
 }
 
+/// A key of the map `budget`.
+const fn spent(path: &'static str, shape: Shape) -> Spec {
+    row(path, shape, Default::None, Until(Request), Works)
+}
+
 /// A key of the map `politeness` that works.
 const fn paced(path: &'static str, shape: Shape, default: Default) -> Spec {
     row(path, shape, default, Until(Destination), Works)
-}
-
-/// A key of the map `politeness` that does nothing yet.
-const fn pace(path: &'static str, shape: Shape, default: Default) -> Spec {
-    row(path, shape, default, Until(Destination), NotYet)
 }

@@ -2,6 +2,7 @@
 
 use crate::policy::field::{Field, ValueType};
 use crate::policy::source::tree::{CountWord, TextWord};
+use crate::robots::usage::purpose;
 
 /// Words that combine conditions.
 pub(in crate::policy::source) const BOOLEAN: [&str; 4] = ["all", "any", "not", "always"];
@@ -83,7 +84,7 @@ pub(in crate::policy::source) fn field(word: &str) -> Option<Field> {
         (_, "") => None,
         ("param", name) => Some(Field::Param(name.into())),
         ("header", name) => Some(Field::Header(name.to_ascii_lowercase().into())),
-        ("usage", name) => Some(Field::Usage(name.into())),
+        ("usage", name) => Some(Field::Usage(purpose(name).unwrap_or_else(|| name.into()))),
         _ => None,
     }
 }

@@ -81,6 +81,7 @@ fn fact(key: &str) -> Json {
     match key {
         "url" => json!({ "type": "string" }),
         "depth" | "size" => or_null(json!({ "type": "integer", "minimum": 0 })),
+        "year" => or_null(json!({ "type": "integer", "minimum": 1970, "maximum": 9999 })),
         "status" => or_null(json!({ "type": "integer", "minimum": 100, "maximum": 999 })),
         "tunnel" | "known" => or_null(json!({ "type": "boolean" })),
         "dest" => or_null(json!({ "enum": ["navigation", "embed"] })),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::policy::options::schema::{self, Default, Effect, Shape, Spec};
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
+use crate::vocab::week::DAYS;
 
 use super::{about, described};
 
@@ -80,7 +81,11 @@ fn shape(shape: Shape) -> Json {
             optional(&[json!({ "type": "string", "pattern": "^[0-9.]+\\.\\.[0-9.]+$" }), none()])
         }
         Shape::TextOrNone => optional(&[text()]),
-        Shape::Names | Shape::NamesOrNone => optional(&[text(), names()]),
+        Shape::Names | Shape::Uses => optional(&[text(), names()]),
+        Shape::WordsOrNone(all) => {
+            let list = json!({ "type": "array", "items": words(all) });
+            optional(&[words(all), list, none()])
+        }
         Shape::StripParams => optional(&[
             text(),
             names(),
@@ -139,13 +144,13 @@ fn closed(required: &[&str], keys: Json) -> Json {
 }
 
 fn time_window() -> Json {
-    let days = words(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
+    let days = words(&DAYS);
     let keys = json!({
         "days": { "anyOf": [days, { "type": "array", "items": days }] },
         "hours": { "type": "string", "pattern": "^[0-9]{2}:[0-9]{2}-[0-9]{2}:[0-9]{2}$" },
-        "tz": { "const": "UTC" },
+        "tz": { "type": "string", "pattern": "^(UTC|[+-](0[0-9]|1[0-4]):[0-5][0-9])$" },
         "delay": duration(),
-        "rate": rate(),
+        "rate": { "anyOf": [rate(), none()] },
         "concurrency": { "type": "integer", "minimum": 1 },
     });
     closed(&[], keys)

@@ -38,6 +38,13 @@ pub(super) fn checked(path: &str, value: Value, node: &Node, problems: &mut Prob
     let mistake = match (path, &value) {
         ("source", Value::Text(text)) if text.is_empty() => Some("a name is needed here"),
         ("source", Value::Text(text)) => mistake_in_value(path, text),
+        ("politeness.per_address.concurrency", Value::Integer(0)) => {
+            Some("nothing goes if no request may; write at least 1, or none")
+        }
+        ("politeness.bytes_per_second", Value::Size(0)) => {
+            Some("nothing goes if no byte may; write at least 1B, or none")
+        }
+        ("budget.hosts", Value::Integer(10_001..)) => Some("at most 10000 hosts can be told apart"),
         (_, Value::Duration(time)) if time.is_zero() && path.starts_with("timeouts.") => {
             Some("nothing is done in no time; write at least 1ms, or none")
         }

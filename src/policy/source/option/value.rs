@@ -2,11 +2,13 @@
 
 use crate::policy::options::Value;
 use crate::policy::options::schema::{Shape, Spec};
+use crate::robots::usage::purpose;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
+use crate::vocab::week::{DAYS, Hours, Offset};
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
@@ -36,7 +38,9 @@ pub(super) fn read(node: &Node, spec: &Spec, problems: &mut Problems) -> Option<
         Shape::RateOrNone => rate(node, problems),
         Shape::FactorsOrNone => factors(node, problems),
         Shape::TextOrNone => read::spelling(node, problems).map(text),
-        Shape::Names | Shape::NamesOrNone => names(node, problems),
+        Shape::Names => names(node, problems),
+        Shape::WordsOrNone(words) => some_words(node, words, problems),
+        Shape::Uses => uses(node, problems),
         Shape::StripParams => strip_params(node, problems),
         Shape::Replace => list(node, "`replace`", problems, replacement),
         Shape::Schedule => list(node, "`schedule`", problems, time_window),
@@ -63,7 +67,7 @@ fn takes_none(shape: Shape) -> bool {
         | Shape::RateOrNone
         | Shape::FactorsOrNone
         | Shape::TextOrNone
-        | Shape::NamesOrNone => true,
+        | Shape::WordsOrNone(_) => true,
         Shape::Disposition
         | Shape::Intent
         | Shape::Word(_)
@@ -73,6 +77,7 @@ fn takes_none(shape: Shape) -> bool {
         | Shape::Duration
         | Shape::Size
         | Shape::Names
+        | Shape::Uses
         | Shape::StripParams
         | Shape::Replace
         | Shape::Schedule => false,
@@ -146,6 +151,30 @@ fn names(node: &Node, problems: &mut Problems) -> Option<Value> {
     (all.len() == items.len()).then_some(Value::List(all.into()))
 }
 
+/// `builtin`, or `[long_url, calendar]`.
+fn some_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<Value> {
+    let items = read::one_or_many(node);
+    let all: Vec<Value> = items.iter().filter_map(|item| word(item, words, problems)).collect();
+    (all.len() == items.len()).then_some(Value::List(all.into()))
+}
+
+/// `[train-ai, search]`, each as facts name it.
+fn uses(node: &Node, problems: &mut Problems) -> Option<Value> {
+    let items = read::one_or_many(node);
+    let mut one = |item: &Node| {
+        let name = read::spelling(item, problems)?;
+        let purpose = purpose(name);
+        if purpose.is_none() {
+            problems.push(
+                wrong_type(item, "the name of a use is needed here").help("written like train-ai, search"),
+            );
+        }
+        purpose.map(Value::Text)
+    };
+    let all: Vec<Value> = items.iter().filter_map(&mut one).collect();
+    (all.len() == items.len()).then_some(Value::List(all.into()))
+}
+
 fn list(
     node: &Node,
     what: &str,
@@ -180,19 +209,17 @@ fn replacement(node: &Node, problems: &mut Problems) -> Option<Value> {
     Some(entries([("regex", regex), ("with", with), ("rewrite", rewrite)]))
 }
 
-const DAYS: &[&str] = &["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-
 /// `{days: [sat, sun], hours: "22:00-06:00", tz: UTC, delay: 500ms}`.
 fn time_window(node: &Node, problems: &mut Problems) -> Option<Value> {
     let mut map = MapReader::open(node, "an item of `schedule`", problems)?;
-    let days = map.take("days").map(|node| {
-        let days = read::one_or_many(node).iter().filter_map(|day| word(day, DAYS, problems));
-        Some(Value::List(days.collect()))
-    });
+    let days = map.take("days").map(|node| days(node, problems));
     let hours = map.take("hours").map(|node| hours(node, problems));
-    let tz = map.take("tz").map(|node| word(node, &["UTC"], problems));
+    let tz = map.take("tz").map(|node| offset(node, problems));
     let delay = map.take("delay").map(|node| read::duration(node, problems).map(Value::Duration));
-    let rate = map.take("rate").map(|node| rate(node, problems));
+    let rate = map.take("rate").map(|node| match node.spelling() {
+        Some("none") => Some(Value::None),
+        Some(_) | None => rate(node, problems),
+    });
     let count =
         |node, problems: &mut Problems| read::integer(node, 1..=i64::MAX, problems).map(Value::Integer);
     let concurrency = map.take("concurrency").map(|node| count(node, problems));
@@ -201,20 +228,34 @@ fn time_window(node: &Node, problems: &mut Problems) -> Option<Value> {
     Some(entries(all.into_iter().chain([("concurrency", concurrency)])))
 }
 
+/// `[sat, sun]`.
+fn days(node: &Node, problems: &mut Problems) -> Option<Value> {
+    let items = read::one_or_many(node);
+    if items.is_empty() {
+        problems.push(wrong_type(node, "at least one day is needed here").allowed(DAYS));
+        return None;
+    }
+    Some(Value::List(items.iter().filter_map(|day| word(day, &DAYS, problems)).collect()))
+}
+
 /// `22:00-06:00`.
 fn hours(node: &Node, problems: &mut Problems) -> Option<Value> {
-    let clock = |text: &str| {
-        let (hours, minutes) = text.split_once(':')?;
-        let fits = hours.len() == 2 && minutes.len() == 2;
-        let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
-        (fits && (hours < 24 && minutes < 60 || (hours, minutes) == (24, 0))).then_some(())
-    };
-    let given = node.spelling();
-    let fits = given.and_then(|t| t.split_once('-')).and_then(|(from, to)| clock(from).and(clock(to)));
-    if fits.is_none() {
-        problems.push(wrong_type(node, "hours are needed here").help("written like \"22:00-06:00\""));
+    let given = node.spelling().filter(|text| Hours::parse(text).is_some());
+    if given.is_none() {
+        let help = "written like \"22:00-06:00\", or \"00:00-24:00\" for a whole day";
+        problems.push(wrong_type(node, "hours are needed here").help(help));
     }
-    fits.and(given).map(text)
+    given.map(text)
+}
+
+/// `UTC`, `+02:00`.
+fn offset(node: &Node, problems: &mut Problems) -> Option<Value> {
+    let given = node.spelling().filter(|text| Offset::parse(text).is_some());
+    if given.is_none() {
+        let help = "written like UTC, +02:00, -05:30; this version knows no names of time zones";
+        problems.push(wrong_type(node, "a time zone is needed here").help(help));
+    }
+    given.map(text)
 }
 
 /// The entries that are there and were read.

@@ -1,0 +1,424 @@
+"""How Grafana writes a dashboard in JSON (schema 39, Grafana 10.3 and later): panels, queries, variables.
+
+What is shown stands in the other modules. There, in a query, `@` inside a selector is the job and instance chosen above
+the panels, and `[~]` is the range for rates that Grafana derives from the scrape interval:
+`rate(crawlgate_panics_total{@}[~])`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+
+SCHEMA = 39
+COLUMNS = 24
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+CHOSEN = 'job=~"$job",instance=~"$instance"'
+
+# A threshold: the colour from this value on.
+Step = tuple[float, str]
+# What the legend says, and the query; labels go in double braces.
+Query = tuple[str, str]
+
+
+def expression(text: str) -> str:
+    """A query as Prometheus is asked it, but for the variables."""
+    return text.replace("{@", "{" + CHOSEN).replace("[~]", "[$__rate_interval]")
+
+
+def share(part: str, whole: str) -> str:
+    """Part of a whole, 0 to 1; nothing while there is no whole."""
+    return f"{part} / ({whole} > 0)"
+
+
+def quantiles(family: str, more: str = "") -> list[Query]:
+    """p50, p95 and p99 of a histogram."""
+    buckets = f"sum by (le) (rate({family}_bucket{{@{more}}}[~]))"
+    return [(f"p{percent}", f"histogram_quantile({percent / 100:.2f}, {buckets})") for percent in (50, 95, 99)]
+
+
+@dataclasses.dataclass
+class Panel:
+    """One panel, or the heading of those behind it; its place is found by [`Board`]."""
+
+    width: int
+    height: int
+    body: dict
+
+    def model(self, number: int, x: int, y: int) -> dict:
+        """Its JSON at a place of the grid."""
+        place = {"h": self.height, "w": self.width, "x": x, "y": y}
+        return {"id": number, **self.body, "gridPos": place}
+
+    def leading_to(self, name: str, title: str) -> Panel:
+        """The same, with a link to the dashboard that tells more, for the same time and instances."""
+        chosen = "&".join(f"${{{variable}:queryparam}}" for variable in ("datasource", "job", "instance"))
+        url = f"/d/crawlgate-{name}?${{__url_time_range}}&{chosen}"
+        self.body["links"] = [_link(title, "link", title) | {"tags": [], "url": url, "includeVars": False, "keepTime": False}]
+        return self
+
+
+def heading(title: str) -> Panel:
+    return Panel(COLUMNS, 1, {"type": "row", "title": title, "collapsed": False, "panels": []})
+
+
+def lines(
+    title: str,
+    about: str,
+    unit: str,
+    queries: list[Query],
+    *,
+    width: int = 12,
+    height: int = 8,
+    stacked: bool = False,
+    least: float | None = 0,
+    most: float | None = None,
+    steps: list[Step] | None = None,
+) -> Panel:
+    """Values over time; stacked where their sum means something. `steps` draws lines at these values."""
+    custom = {
+        "drawStyle": "line",
+        "lineInterpolation": "linear",
+        "lineWidth": 1,
+        "fillOpacity": 25 if stacked else 8,
+        "showPoints": "never",
+        "spanNulls": False,
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "line" if steps else "off"},
+    }
+    defaults = _defaults(unit, steps, {"mode": "palette-classic"}) | {"custom": custom}
+    defaults |= {name: bound for name, bound in (("min", least), ("max", most)) if bound is not None}
+    options = {
+        "legend": {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["mean", "lastNotNull"]},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+    targets = [_target(n, text, legend) for n, (legend, text) in enumerate(queries)]
+    return _panel("timeseries", title, about, width, height, targets, defaults, options)
+
+
+def number(
+    title: str,
+    about: str,
+    unit: str,
+    query: str,
+    *,
+    width: int = 3,
+    steps: list[Step] | None = None,
+    base: str = "green",
+    trend: bool = True,
+) -> Panel:
+    """The latest value, large, in the colour of the last step that it reaches, `base` below the first.
+
+    `trend` draws the time before behind it.
+    """
+    options = {
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "colorMode": "value",
+        "graphMode": "area" if trend else "none",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "textMode": "auto",
+        "wideLayout": True,
+        "showPercentChange": False,
+        "percentChangeColorMode": "standard",
+    }
+    defaults = _defaults(unit, steps, {"mode": "thresholds"}, base) | {"noValue": "–"}
+    return _panel("stat", title, about, width, 4, [_target(0, query, "")], defaults, options)
+
+
+def ranking(title: str, about: str, unit: str, query: str, legend: str, *, width: int = 12, height: int = 10) -> Panel:
+    """Bars, for what a query says of the whole time range."""
+    options = {
+        "displayMode": "gradient",
+        "orientation": "horizontal",
+        "valueMode": "color",
+        "namePlacement": "auto",
+        "showUnfilled": True,
+        "sizing": "auto",
+        "minVizWidth": 8,
+        "minVizHeight": 16,
+        "maxVizHeight": 300,
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": False, "calcs": []},
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+    }
+    defaults = _defaults(unit, None, {"mode": "continuous-BlYlRd"}) | {"min": 0, "decimals": 0, "noValue": "–"}
+    return _panel("bargauge", title, about, width, height, [_target(0, query, legend, "instant")], defaults, options)
+
+
+def heat(title: str, about: str, query: str, *, width: int = 12, height: int = 8) -> Panel:
+    """A histogram of seconds over time; the query is one of buckets."""
+    options = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {
+            "mode": "scheme",
+            "scheme": "Oranges",
+            "fill": "dark-orange",
+            "exponent": 0.5,
+            "steps": 64,
+            "reverse": False,
+        },
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "showValue": "never",
+        "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
+        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": "s"},
+    }
+    custom = {"hideFrom": {"legend": False, "tooltip": False, "viz": False}, "scaleDistribution": {"type": "linear"}}
+    defaults = {"unit": "s", "custom": custom}
+    targets = [_target(0, query, "{{le}}", "heatmap")]
+    return _panel("heatmap", title, about, width, height, targets, defaults, options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of values: one query. `words` replace values; a column without a name is not shown."""
+
+    name: str
+    query: str
+    unit: str = "short"
+    words: dict[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    decimals: int | None = None
+
+
+def table(
+    title: str,
+    about: str,
+    labels: list[str],
+    columns: list[Column],
+    *,
+    width: int = 12,
+    height: int = 10,
+    sort: str | None = None,
+) -> Panel:
+    """Labels, then one column for each query; rows with the same labels are one."""
+    values = [f"Value #{_letter(n)}" if len(columns) > 1 else "Value" for n in range(len(columns))]
+    names = dict(zip(values, (column.name for column in columns)))
+    renamed = {label: label.capitalize() for label in labels} | {value: name for value, name in names.items() if name}
+    hidden = {"Time": True} | {value: True for value, name in names.items() if not name}
+    organize = {
+        "excludeByName": hidden,
+        "indexByName": {name: place for place, name in enumerate([*labels, *values])},
+        "renameByName": renamed,
+    }
+    options = {
+        "frameIndex": 0,
+        "showHeader": True,
+        "cellHeight": "sm",
+        "footer": {"show": False, "reducer": ["sum"], "countRows": False},
+        "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
+    }
+    custom = {"align": "auto", "inspect": False, "filterable": True}
+    defaults = _defaults("short", None, {"mode": "thresholds"}) | {"custom": custom, "noValue": "–"}
+    targets = [_target(n, column.query, "", "table") for n, column in enumerate(columns)]
+    made = _panel("table", title, about, width, height, targets, defaults, options)
+    made.body["fieldConfig"]["overrides"] = [_override(column) for column in columns if column.name]
+    made.body["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
+    return made
+
+
+def _override(column: Column) -> dict:
+    properties: list[dict] = [{"id": "unit", "value": column.unit}]
+    if column.decimals is not None:
+        properties.append({"id": "decimals", "value": column.decimals})
+    if column.words:
+        options = {
+            str(value): {"text": text, "color": color, "index": place}
+            for place, (value, (text, color)) in enumerate(column.words.items())
+        }
+        properties += [
+            {"id": "mappings", "value": [{"type": "value", "options": options}]},
+            {"id": "custom.cellOptions", "value": {"type": "color-text"}},
+        ]
+    return {"matcher": {"id": "byName", "options": column.name}, "properties": properties}
+
+
+def _panel(
+    kind: str, title: str, about: str, width: int, height: int, targets: list[dict], defaults: dict, options: dict
+) -> Panel:
+    body = {
+        "type": kind,
+        "title": title,
+        "description": about,
+        "datasource": DATASOURCE,
+        "targets": targets,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": options,
+    }
+    return Panel(width, height, body)
+
+
+def _defaults(unit: str, steps: list[Step] | None, color: dict, base: str = "green") -> dict:
+    """Without steps there is one neutral colour."""
+    first = {"color": base if steps else "blue", "value": None}
+    others = [{"color": color_, "value": value} for value, color_ in steps or []]
+    return {"unit": unit, "color": color, "thresholds": {"mode": "absolute", "steps": [first, *others]}}
+
+
+def _letter(place: int) -> str:
+    return string.ascii_uppercase[place]
+
+
+def _target(place: int, text: str, legend: str, kind: str = "range") -> dict:
+    """`kind`: range and heatmap over time, instant and table now."""
+    instant = kind in ("instant", "table")
+    return {
+        "refId": _letter(place),
+        "datasource": DATASOURCE,
+        "editorMode": "code",
+        "expr": expression(text),
+        "format": kind if kind in ("table", "heatmap") else "time_series",
+        "instant": instant,
+        "range": not instant,
+        "legendFormat": legend or "__auto",
+    }
+
+
+@dataclasses.dataclass
+class Board:
+    """A dashboard. `compares` adds the variable `$compare`: how long ago "before" was."""
+
+    uid: str
+    title: str
+    about: str
+    panels: list[Panel]
+    compares: bool = False
+
+    def model(self) -> dict:
+        """Its JSON."""
+        others = "The other dashboards of crawlgate, for the same time and instances"
+        return {
+            "id": None,
+            "uid": self.uid,
+            "title": self.title,
+            "description": self.about,
+            "tags": ["crawlgate"],
+            "schemaVersion": SCHEMA,
+            "version": 1,
+            "editable": False,
+            "graphTooltip": 1,
+            "fiscalYearStartMonth": 0,
+            "liveNow": False,
+            "timezone": "browser",
+            "weekStart": "",
+            "refresh": "30s",
+            "time": {"from": "now-3h", "to": "now"},
+            "timepicker": {},
+            "links": [_link("crawlgate", "dashboards", others) | {"tags": ["crawlgate"]}],
+            "annotations": {"list": [_own_annotations(), _reloads()]},
+            "templating": {"list": self._variables()},
+            "panels": self._placed(),
+        }
+
+    def _variables(self) -> list[dict]:
+        found = [
+            {
+                "name": "datasource",
+                "label": "Data source",
+                "type": "datasource",
+                "query": "prometheus",
+                "regex": "",
+                "hide": 0,
+                "refresh": 1,
+                "multi": False,
+                "includeAll": False,
+                "options": [],
+                "current": {"selected": False, "text": "default", "value": "default"},
+            },
+            _labels("job", "Job", "label_values(crawlgate_build_info, job)"),
+            _labels("instance", "Instance", 'label_values(crawlgate_build_info{job=~"$job"}, instance)'),
+        ]
+        return found + [_compare()] if self.compares else found
+
+    def _placed(self) -> list[dict]:
+        """From left to right; a panel that does not fit into its line begins the next."""
+        placed, x, y, tallest = [], 0, 0, 0
+        for number_, panel in enumerate(self.panels, 1):
+            if x + panel.width > COLUMNS:
+                x, y, tallest = 0, y + tallest, 0
+            placed.append(panel.model(number_, x, y))
+            x, tallest = x + panel.width, max(tallest, panel.height)
+        return placed
+
+
+def _labels(name: str, label: str, query: str) -> dict:
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": DATASOURCE,
+        "definition": query,
+        "query": query,
+        "regex": "",
+        "hide": 0,
+        # Asked again when the time range changes.
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        # All stands for each of them, not for everything that Prometheus scrapes.
+        "includeAll": True,
+        "options": [],
+        "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+    }
+
+
+def _compare() -> dict:
+    choices = ["15m", "1h", "6h", "1d", "7d"]
+    options = [{"selected": choice == "1h", "text": choice, "value": choice} for choice in choices]
+    return {
+        "name": "compare",
+        "label": "Compare with",
+        "description": "How long ago the time lies that panels of before and after compare with",
+        "type": "custom",
+        "query": ",".join(choices),
+        "hide": 0,
+        "multi": False,
+        "includeAll": False,
+        "options": options,
+        "current": options[1],
+    }
+
+
+def _link(title: str, kind: str, tooltip: str) -> dict:
+    return {
+        "title": title,
+        "type": kind,
+        "icon": "external link",
+        "tooltip": tooltip,
+        "asDropdown": False,
+        "targetBlank": False,
+        "includeVars": True,
+        "keepTime": True,
+    }
+
+
+def _own_annotations() -> dict:
+    return {
+        "name": "Annotations & Alerts",
+        "type": "dashboard",
+        "builtIn": 1,
+        "datasource": {"type": "grafana", "uid": "-- Grafana --"},
+        "enable": True,
+        "hide": True,
+        "iconColor": "rgba(0, 211, 255, 1)",
+    }
+
+
+def _reloads() -> dict:
+    """A mark where a policy took force that was in force nowhere a minute before."""
+    now = "count by (policy, revision) (crawlgate_policy_info{@})"
+    before = "count by (policy, revision) (crawlgate_policy_info{@} offset 1m)"
+    return {
+        "name": "Policy took force",
+        "datasource": DATASOURCE,
+        "enable": True,
+        "iconColor": "purple",
+        "expr": expression(f"{now} unless {before}"),
+        "step": "60s",
+        "titleFormat": "Policy {{policy}}",
+        "textFormat": "revision {{revision}}",
+        "tagKeys": "policy,revision",
+        "useValueForTime": False,
+    }

@@ -1,0 +1,23 @@
+//! `GET /api/v1/ledger`: how many URLs there are and what became of them, what waits for the disk, and how far the sweep
+//! is.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use crate::admin::page;
+use crate::report::ledger;
+
+use super::LedgerApi;
+
+impl LedgerApi {
+    /// `GET /api/v1/ledger`.
+    pub(in crate::admin) async fn stats(&self) -> Response<Full<Bytes>> {
+        let sweep = self.sweeping();
+        self.look(move |look| {
+            let (stats, bytes) = (look.ledger.stats(), look.ledger.bytes());
+            page::json(StatusCode::OK, &ledger::to_json(&stats, bytes, sweep))
+        })
+        .await
+    }
+}

@@ -1,0 +1,88 @@
+// Lines over the last ten minutes, drawn by uPlot (vendor/). The table beside a chart says the same in text.
+
+const LONGEST_S = 600;
+const SHORTEST_S = 60;
+const HEIGHT = 150;
+
+/** A colour of base.css as canvas takes it; the box lends its `color` for a moment to have it worked out. */
+function colour(box, name, share = 1) {
+  box.style.color = `var(${name})`;
+  const numbers = getComputedStyle(box)
+    .color.match(/[\d.]+/g)
+    .slice(0, 3);
+  box.style.color = "";
+  return `rgba(${numbers.join(",")},${share})`;
+}
+
+function times(_, marks, __, ___, step) {
+  const options = { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined };
+  return marks.map((mark) => new Date(mark * 1000).toLocaleTimeString("en-GB", options));
+}
+
+/** A chart in `box`. `series` are `{ label, colour: "--name", show: value => text }`; `fill` draws the areas. */
+export class Chart {
+  constructor(box, series) {
+    this.box = box;
+    this.series = series;
+    this.data = [[], ...series.map(() => [])];
+    this.watch = new ResizeObserver(() => this.fit());
+    this.watch.observe(box);
+    this.draw();
+  }
+
+  draw() {
+    this.plot?.destroy();
+    const axis = { stroke: colour(this.box, "--quiet"), font: "11px system-ui", ticks: { show: false } };
+    const grid = { stroke: colour(this.box, "--line"), width: 1 };
+    const line = (one) => ({
+      label: one.label,
+      stroke: colour(this.box, one.colour),
+      fill: one.fill ? colour(this.box, one.colour, 0.13) : undefined,
+      width: 1.5,
+      points: { show: false },
+      value: (_, value) => (value === null || value === undefined ? "–" : one.show(value)),
+    });
+    const options = {
+      width: Math.max(120, this.box.clientWidth),
+      height: HEIGHT,
+      legend: { show: false },
+      cursor: { show: false },
+      padding: [8, 8, 0, 0],
+      scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, this.least ?? 1)] } },
+      axes: [
+        { ...axis, grid: { show: false }, size: 22, space: 70, values: times },
+        {
+          ...axis,
+          grid,
+          size: 46,
+          space: 34,
+          values: (_, marks) => marks.map((mark) => (this.series[0].mark ?? this.series[0].show)(mark)),
+        },
+      ],
+      series: [{}, ...this.series.map(line)],
+    };
+    this.plot = new globalThis.uPlot(options, this.data, this.box);
+    this.show(this.data);
+  }
+
+  /** Columns: times in seconds, then one for each series. */
+  show(data) {
+    this.data = data;
+    const last = data[0].at(-1) ?? Date.now() / 1000;
+    const span = Math.min(LONGEST_S, Math.max(SHORTEST_S, last - (data[0][0] ?? last)));
+    this.plot.batch(() => {
+      this.plot.setData(data, false);
+      this.plot.setScale("x", { min: last - span, max: last });
+    });
+  }
+
+  fit() {
+    const width = Math.max(120, this.box.clientWidth);
+    if (width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
+  }
+
+  close() {
+    this.watch.disconnect();
+    this.plot.destroy();
+  }
+}

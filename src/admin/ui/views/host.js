@@ -1,0 +1,208 @@
+// One host: its queue, its pace, and its robots.txt with the line that decides a URL.
+
+import { api } from "../api.js";
+import { empty, field, fill, h, since } from "../dom.js";
+import { poll } from "../feed.js";
+import { count, duration, value, visible } from "../format.js";
+import { askStop, Stops } from "./stops.js";
+import { robotsOf } from "./robots.js";
+import { decisionsLink, ofHost, tell, tryLink } from "./verdict.js";
+
+const EVERY_MS = 3000;
+
+/** Whether a row is an address that is paced beside its hosts: no URL, filter or stop names it. */
+export function isAddress(name) {
+  return name.startsWith("@");
+}
+
+/** Slots in use, of those that the policy gives. */
+export function slots(row) {
+  return row.slots ? `${row.slots.used} of ${row.slots.of ?? "–"}` : "–";
+}
+
+/** When the next request may go. */
+export function next(row) {
+  const ms = row.next_in_ms ?? null;
+  return ms === null ? "–" : ms ? duration(ms) : "now";
+}
+
+export class Host {
+  constructor(main, name, query) {
+    this.name = name;
+    this.trouble = h("div");
+    this.facts = h("div");
+    this.robots = h("div");
+    this.stops = new Stops(name);
+    this.url = h("input", {
+      name: "url",
+      type: "text",
+      placeholder: `http://${name}/`,
+      "data-first": "",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.agent = h("input", {
+      name: "agent",
+      type: "text",
+      placeholder: "*: everybody",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.wrong = h("div");
+    const stop =
+      !isAddress(name) &&
+      h(
+        "button.danger",
+        { type: "button", onclick: () => askStop({ what: name }, () => this.end.now()) },
+        "Stop …",
+      );
+    fill(
+      main,
+      h("p", h("a", { href: "#/hosts" }, "All hosts")),
+      h(
+        "section.panel",
+        { "aria-labelledby": "host-title" },
+        h(
+          "div.panel-head",
+          h("h1.url", { id: "host-title" }, visible(name)),
+          !isAddress(name) && decisionsLink(ofHost(name), "Decisions"),
+          !isAddress(name) && tryLink({ url: `http://${name}/` }, "Try a URL"),
+          stop,
+        ),
+        this.trouble,
+        this.facts,
+      ),
+      this.stops.element,
+      h(
+        "section.panel",
+        { "aria-labelledby": "robots-title" },
+        h("h2", { id: "robots-title" }, "robots.txt"),
+        h(
+          "form.bar-of-filters",
+          { onsubmit: (event) => this.submit(event) },
+          field("URL to judge", this.url),
+          field("Agent", this.agent),
+          h("button", { type: "submit" }, "Judge"),
+        ),
+        this.wrong,
+        this.robots,
+      ),
+    );
+    this.query(query);
+    this.end = poll(() => this.load(), EVERY_MS);
+  }
+
+  submit(event) {
+    event.preventDefault();
+    const given = [
+      ["host", this.name],
+      ["url", this.url.value.trim()],
+      ["agent", this.agent.value.trim()],
+    ];
+    const query = new URLSearchParams(given.filter(([, text]) => text));
+    history.replaceState(null, "", `#/hosts?${query}`);
+    this.query(query);
+  }
+
+  query(query) {
+    this.asked = { url: query.get("url") ?? "", agent: query.get("agent") ?? "" };
+    if (this.url !== document.activeElement) this.url.value = this.asked.url;
+    if (this.agent !== document.activeElement) this.agent.value = this.asked.agent;
+    this.end?.now();
+  }
+
+  async load() {
+    const { asked } = this;
+    const what = "The host cannot be shown";
+    try {
+      const [found] = await Promise.all([this.look(asked), this.stops.load()]);
+      if (asked !== this.asked) return;
+      tell(this.trouble, what, null);
+      this.show(found);
+    } catch (error) {
+      if (asked !== this.asked) return;
+      if (error.status === 404) this.showNone();
+      else tell(this.trouble, what, error);
+    }
+  }
+
+  /** A URL that cannot be judged takes nothing but its ruling away. */
+  async look(asked) {
+    const given = Object.entries(asked).filter(([, text]) => text);
+    try {
+      const found = await api.host(this.name, given);
+      tell(this.wrong, "", null);
+      return found;
+    } catch (error) {
+      if (error.status !== 400 || !given.length) throw error;
+      const found = await api.host(this.name, []);
+      if (asked === this.asked) tell(this.wrong, "This cannot be judged", error);
+      return found;
+    }
+  }
+
+  showNone() {
+    tell(this.trouble, "", null);
+    fill(
+      this.facts,
+      empty("This host is not tracked.", "No crawler asked for it lately, and its robots.txt is not known."),
+    );
+    fill(this.robots);
+    this.said = null;
+  }
+
+  show(found) {
+    fill(this.facts, factsOf(found));
+    const list = found.robots ?? [];
+    // The text is of one fetch: with another it is another.
+    const said = JSON.stringify([this.asked.url, list.map((one) => ({ ...one, text: one.text?.length }))]);
+    if (said === this.said) return;
+    this.said = said;
+    fill(this.robots, robotsOf(list, this.asked.url));
+    this.robots.querySelector("[data-decides]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  close() {
+    this.end();
+  }
+}
+
+function factsOf(found) {
+  const host = found.host && typeof found.host === "object" ? found.host : found;
+  const rest = host.resting;
+  const rows = [
+    ["Stopped", found.stopped || host.stopped ? "yes: nothing is asked of it" : "no"],
+    ...(found.paced_as && found.paced_as !== host.host ? [["Paced as", visible(found.paced_as)]] : []),
+    ["Waiting", count(host.waiting)],
+    ["Slots", slots(host)],
+    ["Next in", next(host)],
+    ["Delay", duration(host.delay_ms)],
+    ["Rests", rest ? `${duration(rest.for_ms)} more: ${visible(rest.why ?? "")}` : "no"],
+    ["Last request", host.last_request ? since(host.last_request) : "–"],
+    ["Errors in a row", count(host.errors_in_row)],
+    ...Object.entries(host.crawlers_waiting ?? {}).map(([name, waiting]) => [
+      `Waiting: ${visible(name)}`,
+      count(waiting),
+    ]),
+  ];
+  return [facts(rows), part("Pace", found.pace), part("Adaptive", found.adaptive), part("Seems dead", found.dead)];
+}
+
+function facts(rows) {
+  return h(
+    "dl.facts",
+    rows.map(([name, given]) => h("div", h("dt", name), h("dd", given))),
+  );
+}
+
+/** An object of the answer, as it is. Names end with their unit: `delay_ms`. */
+function part(title, of) {
+  if (!of) return null;
+  const rows = Object.entries(of)
+    .filter(([, given]) => given !== null)
+    .map(([name, given]) => {
+      const isTime = name.endsWith("_ms") && typeof given === "number";
+      return [visible(name.replace(/_ms$/, "").replaceAll("_", " ")), isTime ? duration(given) : value(given)];
+    });
+  return [h("h3", title), facts(rows)];
+}

@@ -1,0 +1,242 @@
+// Now: what is let through and refused, how fast, why; and each decision as it is made.
+
+import { Chart } from "../chart.js";
+import { empty, fill, h, write } from "../dom.js";
+import { feed, latencies, rates, reasonKey, since } from "../feed.js";
+import { compact, count, duration, percent, rate, visible } from "../format.js";
+import { KeptTable } from "../table.js";
+import { Decisions } from "./decisions.js";
+import { decisionsLink, verdict } from "./verdict.js";
+
+const MINUTE = 60_000;
+
+/** The view; under the name `decisions` it is the list alone. */
+export function now(main, query, name) {
+  const alone = name === "decisions";
+  const overview = alone ? null : new Overview();
+  const decisions = new Decisions(query, { alone });
+  fill(main, h("h1.hidden", alone ? "Decisions" : "Now"), overview?.element, decisions.element);
+  overview?.start();
+  return {
+    query: (asked) => decisions.query(asked),
+    pause: () => decisions.pause(),
+    close: () => {
+      overview?.close();
+      decisions.close();
+    },
+  };
+}
+
+// Name, text, and what stands below it.
+const TILES = [
+  // Of a value below the first bound, or above the last, only that bound is known.
+  ["Allowed", (s) => `${rate(s.rates?.allow)}/s`, (s) => `${count(s.allow)} in all`],
+  ["Rejected", (s) => `${rate(s.rates?.reject)}/s`, (s) => `${count(s.status.decisions.reject)} in all`],
+  [
+    "Reject ratio",
+    (s) => percent(s.recent.reject, s.recent.all),
+    (s) => `${percent(s.status.decisions.reject, s.all)} in all`,
+  ],
+  ["Latency p50", (s) => bounded(s.p50), () => "last minute"],
+  ["Latency p95", (s) => bounded(s.p95), () => "last minute"],
+  ["In flight", (s) => count(s.status.inflight), (s) => `${count(s.status.connections)} connections`],
+  ["Held", (s) => count(s.status.held), () => "wait their turn"],
+  ["Tunnels", (s) => count(s.status.tunnels), () => "open"],
+  ["Backing off", (s) => count(s.status.hosts?.backing_off), (s) => `of ${count(s.status.hosts?.tracked)} hosts`],
+];
+
+function bounded(ms) {
+  if (ms?.under !== undefined) return `< ${duration(ms.under)}`;
+  return ms?.over !== undefined ? `> ${duration(ms.over)}` : duration(ms);
+}
+
+/** As a point of a chart. */
+function point(ms) {
+  return ms?.under ?? ms?.over ?? ms;
+}
+
+const REASON_COLUMNS = [
+  { name: "Reason" },
+  { name: "Stage" },
+  { name: "Last minute", kind: "number" },
+  { name: "Total", kind: "number" },
+  { name: "", title: "Share" },
+];
+
+class Overview {
+  constructor() {
+    this.tiles = TILES.map(([name, show, below]) => {
+      const [value, note] = [h("dd.value", "–"), h("dd.note", "")];
+      return { element: h("div.tile", h("dt", name), value, note), value, note, show, below };
+    });
+    this.requests = h("div.chart");
+    this.latency = h("div.chart");
+    this.reasons = h("div");
+    this.table = new KeptTable("Rejections by reason", REASON_COLUMNS, { key: reasonKey, make: reasonRow });
+    this.waits = h("p.quiet.waits", "Collecting: the first rates come in a few seconds, ten minutes are kept.");
+    this.element = h(
+      "section",
+      { "aria-label": "Rates" },
+      h(
+        "dl.tiles",
+        this.tiles.map((tile) => tile.element),
+      ),
+      h(
+        "div.columns",
+        h(
+          "div.panel",
+          h("h2", "Requests a second ", key("allow", "allowed"), key("reject", "rejected")),
+          this.requests,
+        ),
+        h("div.panel", h("h2", "Latency ", key("accent", "p50"), key("shadow", "p95")), this.latency),
+        h("div.panel.reasons", h("h2", "Rejections by reason"), this.reasons),
+      ),
+      this.waits,
+    );
+    this.redraw = () => this.charts?.forEach((chart) => chart.draw());
+  }
+
+  /** Called when the element is in the page: charts need its width. */
+  start() {
+    const perSecond = (value) => rate(value);
+    this.charts = [
+      new Chart(this.requests, [
+        { label: "allowed", colour: "--allow", fill: true, show: perSecond, mark: compact },
+        { label: "rejected", colour: "--reject", fill: true, show: perSecond },
+      ]),
+      new Chart(this.latency, [
+        { label: "p50", colour: "--accent", show: duration },
+        { label: "p95", colour: "--shadow", show: duration },
+      ]),
+    ];
+    this.end = feed.on(() => this.show());
+    addEventListener("theme", this.redraw);
+    this.show();
+  }
+
+  close() {
+    this.end();
+    removeEventListener("theme", this.redraw);
+    this.charts.forEach((chart) => chart.close());
+  }
+
+  show() {
+    const { status, history } = feed;
+    if (!status || !history.length) return;
+    if (!status.decisions) return this.uncounted();
+    const { allow = 0, shadow_reject = 0, reject = 0 } = status.decisions ?? {};
+    const last = history.at(-1);
+    const first = since(history, MINUTE);
+    const recent = {
+      reject: last.reject - first.reject,
+      all: last.allow + last.reject - first.allow - first.reject,
+    };
+    const seen = {
+      status,
+      rates: rates(history),
+      recent,
+      allow: allow + shadow_reject,
+      all: allow + shadow_reject + reject,
+      ...latencies(history, status.latency?.le_ms),
+    };
+    for (const tile of this.tiles) {
+      write(tile.value, tile.show(seen));
+      write(tile.note, tile.below(seen));
+    }
+    this.none = false;
+    this.waits.hidden = history.length > 1;
+    this.draw(history, status.latency?.le_ms);
+    this.showReasons(status, history);
+  }
+
+  /** `telemetry.metrics: none`: decisions are made and shown, but nothing is counted. */
+  uncounted() {
+    if (this.none) return;
+    this.none = true;
+    this.waits.hidden = false;
+    for (const tile of this.tiles) {
+      write(tile.value, "–");
+      write(tile.note, "not counted");
+    }
+    fill(
+      this.waits,
+      "Nothing is counted: the configuration says ",
+      h("code", "telemetry.metrics: none"),
+      ". Decisions are shown below all the same.",
+    );
+    fill(this.reasons, empty("Nothing is counted.", "Reasons stand with each decision below."));
+  }
+
+  draw(history, bounds) {
+    const times = history.slice(1).map((sample) => sample.at / 1000);
+    const perSecond = (of) =>
+      history.slice(1).map((sample, at) => {
+        const before = history[at];
+        return Math.max(0, ((sample[of] - before[of]) * 1000) / (sample.at - before.at));
+      });
+    const both = history.slice(1).map((_, at) => latencies(history, bounds, at + 1));
+    this.charts[0].show([times, perSecond("allow"), perSecond("reject")]);
+    this.charts[1].show([times, both.map((one) => point(one.p50)), both.map((one) => point(one.p95))]);
+  }
+
+  showReasons(status, history) {
+    const rows = (status.decisions?.by_reason ?? []).filter((row) => row.verdict !== "allow");
+    rows.sort((a, b) => b.count - a.count);
+    if (!rows.length) {
+      fill(
+        this.reasons,
+        empty(
+          "Nothing was rejected yet.",
+          "Send a crawler through the proxy, or try a URL: ",
+          h("a", { href: "#/try" }, "Try a URL"),
+          ".",
+        ),
+      );
+      return;
+    }
+    const first = since(history, MINUTE);
+    const seconds = (history.at(-1).at - first.at) / 1000;
+    const shown = rows.map((row) => {
+      const came = row.count - (first.reasons.get(reasonKey(row)) ?? 0);
+      return { ...row, perSecond: seconds ? came / seconds : null, share: row.count / rows[0].count };
+    });
+    if (!this.table.element.isConnected) fill(this.reasons, this.table.element);
+    this.table.show(shown);
+  }
+}
+
+function reasonRow(row) {
+  const query = { verdict: row.verdict, stage: row.stage, reason: row.reason };
+  const cells = { perSecond: h("td.number"), count: h("td.number") };
+  const bar = meter();
+  const element = h(
+    "tr",
+    h("th", { scope: "row" }, decisionsLink(query, visible(row.reason))),
+    h("td", row.verdict === "reject" ? visible(row.stage) : verdict(row.verdict)),
+    Object.values(cells),
+    h("td.bar", bar.element),
+  );
+  const update = (now) => {
+    write(cells.perSecond, `${rate(now.perSecond)}/s`);
+    write(cells.count, count(now.count));
+    bar.show(now.share);
+  };
+  return { element, update };
+}
+
+function key(colour, words) {
+  return h("span.key", { class: `key of-${colour}` }, words);
+}
+
+/** A bar whose length is a share; an SVG, since lengths in style attributes are not allowed here. */
+function meter() {
+  const make = (name, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  const bar = make("rect", { height: "100%", rx: "2" });
+  const element = make("svg", { "aria-hidden": "true", class: "meter" });
+  element.append(bar);
+  return { element, show: (share) => bar.setAttribute("width", `${100 * share}%`) };
+}

@@ -1,0 +1,332 @@
+// Rules: the policy as a tree, with what each rule did, what those in shadow would do, and those that never matched.
+
+import { poll } from "../feed.js";
+import { api } from "../api.js";
+import { empty, field, fill, h, write } from "../dom.js";
+import { ago, count, dateTime, plural, rate, visible } from "../format.js";
+import { KeptTable } from "../table.js";
+import { problemList } from "./policy.js";
+import { decisionsLink, tell, tryLink } from "./verdict.js";
+
+const EVERY_MS = 5000;
+const MINUTE_MS = 60_000;
+const DEEPEST = 6;
+
+const KEPT = [
+  ["all", "all rules", () => true],
+  ["dead", "never matched", (rule) => isDead(rule)],
+  ["shadow", "in shadow", (rule) => rule.mode === "shadow"],
+  ["disabled", "disabled", (rule) => rule.mode === "disabled"],
+  ["rejecting", "with rejections", (rule) => rule.rejected > 0],
+];
+
+/** Columns that can be sorted by have a value for it; the largest comes first. */
+const COLUMNS = [
+  { name: "Rule", key: "tree", title: "In the order of the policy" },
+  { name: "Kind" },
+  { name: "Condition" },
+  number("Matched", "matched", (rule) => rule.matched ?? -1),
+  number("Rejected", "rejected", (rule) => rule.rejected ?? -1),
+  number("Allowed", "allowed", (rule) => rule.allowed ?? -1),
+  number("Matches/s", "rate", (rule, view) => view.rate(rule) ?? -1),
+  { name: "Last match", key: "last", sorted: "descending", of: (rule) => Date.parse(rule.last_match ?? 0) || 0 },
+  { name: "In shadow" },
+];
+
+function number(name, key, of) {
+  return { name, key, of, kind: "number", sorted: "descending", title: `Sort by ${name.toLowerCase()}` };
+}
+
+function isDead(rule) {
+  return rule.mode !== "disabled" && rule.matched === 0;
+}
+
+/** The view. */
+export function rules(main, query) {
+  return new Rules(main, query);
+}
+
+class Rules {
+  constructor(main, query) {
+    this.main = main;
+    this.samples = [];
+    this.summary = h("span.quiet", "loading");
+    this.trouble = h("div");
+    this.shadowPolicy = h("div");
+    this.box = h("div");
+    this.table = new KeptTable("Rules of the policy", COLUMNS, {
+      key: (rule) => rule.id,
+      make: (rule) => this.row(rule),
+      sort: (sort) => this.go({ sort }),
+    });
+    this.read(query);
+    this.text = h("input", {
+      type: "search",
+      name: "text",
+      value: this.asked.text,
+      placeholder: "id, about, condition or file",
+      "data-first": "",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.kinds = h(
+      "div.actions",
+      { role: "group", "aria-label": "Which rules" },
+      KEPT.map(([name, words]) => this.kind(name, words)),
+    );
+    fill(
+      main,
+      h(
+        "section.panel",
+        { "aria-labelledby": "rules-title" },
+        h("div.panel-head", h("h1", { id: "rules-title" }, "Rules"), this.summary),
+        h(
+          "form.bar-of-filters",
+          { onsubmit: (event) => event.preventDefault(), oninput: () => this.go({ text: this.text.value }) },
+          field("Find", this.text),
+          this.kinds,
+        ),
+        this.trouble,
+        this.shadowPolicy,
+        this.box,
+      ),
+    );
+    this.end = poll(() => this.load(), EVERY_MS);
+  }
+
+  read(query) {
+    this.asked = {
+      text: query.get("text") ?? "",
+      kept: query.get("kept") ?? "all",
+      sort: query.get("sort") ?? "tree",
+    };
+  }
+
+  kind(name, words) {
+    return h("button", { type: "button", data: { kept: name }, onclick: () => this.go({ kept: name }) }, words);
+  }
+
+  go(change) {
+    const asked = { ...this.asked, ...change };
+    const query = new URLSearchParams(
+      Object.entries(asked).filter(([name, given]) => given && given !== { kept: "all", sort: "tree" }[name]),
+    );
+    history.replaceState(null, "", `#/rules${query.size ? `?${query}` : ""}`);
+    this.query(query);
+  }
+
+  query(query) {
+    this.read(query);
+    if (this.text !== document.activeElement) this.text.value = this.asked.text;
+    this.show();
+  }
+
+  async load() {
+    const what = "The rules cannot be shown";
+    try {
+      const [policy, shadow] = await Promise.all([api.policy(), api.shadow()]);
+      this.take(policy, shadow);
+      tell(this.trouble, what, null);
+    } catch (error) {
+      tell(this.trouble, what, error);
+    }
+  }
+
+  take(policy, shadow) {
+    const rows = policy.rules ?? [];
+    // A reload begins anew, since ids may mean another rule.
+    const stamp = `${policy.name}@${policy.revision} ${policy.loaded_at}`;
+    if (this.stamp !== stamp) {
+      this.stamp = stamp;
+      this.samples = [];
+      this.table.clear();
+    }
+    const now = Date.now();
+    this.samples.push({ at: now, matched: new Map(rows.map((rule) => [rule.id, rule.matched])) });
+    while (this.samples.length > 2 && now - this.samples[1].at >= MINUTE_MS) this.samples.shift();
+    this.policy = policy;
+    this.shadow = shadow;
+    this.shadows = new Map((shadow.rules ?? []).map((entry) => [entry.rule, entry]));
+    this.show();
+  }
+
+  /** Matches a second of the last minute, or of what was seen of it. */
+  rate(rule) {
+    const [first, last] = [this.samples[0], this.samples.at(-1)];
+    const [before, after] = [first.matched.get(rule.id) ?? null, last.matched.get(rule.id) ?? null];
+    if (first === last || before === null || after === null) return null;
+    return Math.max(0, ((after - before) * 1000) / (last.at - first.at));
+  }
+
+  show() {
+    for (const button of this.kinds.children) press(button, button.dataset.kept === this.asked.kept);
+    if (!this.policy) return;
+    const all = this.policy.rules ?? [];
+    const dead = all.filter(isDead).length;
+    const uncounted = all.filter((rule) => (rule.matched ?? null) === null).length;
+    const not = uncounted ? `, ${count(uncounted)} not counted` : "";
+    write(
+      this.summary,
+      `${plural(all.length, "rule")} of ${visible(this.policy.name)}; ${count(dead)} never matched${not}; without a rule: ${visible(this.policy.disposition ?? "allow")}`,
+    );
+    this.showShadowPolicy();
+    const shown = this.chosen(all);
+    if (!shown.length) {
+      const words = all.length
+        ? ["No rule fits.", "Choose \u201call rules\u201d and empty the field."]
+        : ["This policy has no rules.", "Write some under ", h("code", "rules:"), " in the policy's file."];
+      fill(this.box, empty(...words));
+      return;
+    }
+    this.showTable(shown);
+  }
+
+  chosen(all) {
+    const keep = KEPT.find(([name]) => name === this.asked.kept)?.[2] ?? KEPT[0][2];
+    const text = this.asked.text.trim().toLowerCase();
+    const fits = (rule) =>
+      !text || [rule.id, rule.about, rule.condition, rule.file].some((part) => part?.toLowerCase().includes(text));
+    const shown = all.filter((rule) => keep(rule) && fits(rule));
+    const column = COLUMNS.find((one) => one.key === this.asked.sort && one.of);
+    return column ? shown.sort((a, b) => column.of(b, this) - column.of(a, this)) : shown;
+  }
+
+  showTable(shown) {
+    if (!this.table.element.isConnected) fill(this.box, this.table.element);
+    this.table.sorted(this.asked.sort);
+    this.table.show(shown);
+  }
+
+  row(rule) {
+    const cells = {
+      matched: h("td.number"),
+      rejected: h("td.number"),
+      allowed: h("td.number"),
+      rate: h("td.number"),
+      last: h("td.quiet"),
+      shadow: h("td"),
+    };
+    const depth = Math.min(rule.depth ?? 0, DEEPEST);
+    const row = h(
+      "tr",
+      { class: rule.mode, data: { rule: rule.id } },
+      h(
+        "th",
+        { scope: "row", class: `rule-name depth-${depth}` },
+        h("span.id", decisionsLink({ rule: rule.id }, visible(rule.id))),
+        rule.about && h("span.about", visible(rule.about)),
+      ),
+      h(
+        "td",
+        visible(rule.key ?? rule.kind ?? ""),
+        rule.mode !== "enforce" && [" ", h("span.mark", { class: `mark ${rule.mode}` }, rule.mode)],
+      ),
+      h(
+        "td",
+        h("div.condition", visible(rule.condition ?? "")),
+        rule.file && h("div.place", `${visible(rule.file)}:${rule.line}`),
+      ),
+      Object.values(cells),
+    );
+    return { element: row, update: (now) => this.update(row, cells, now) };
+  }
+
+  update(row, cells, rule) {
+    row.classList.toggle("dead", isDead(rule));
+    write(cells.matched, count(rule.matched));
+    write(cells.rejected, count(rule.rejected));
+    write(cells.allowed, count(rule.allowed));
+    write(cells.rate, rate(this.rate(rule)));
+    write(cells.last, lastWords(rule));
+    cells.last.title = rule.last_match ?? "";
+    const entry = this.shadows.get(rule.id);
+    if (entry) this.showShadow(cells.shadow, entry);
+  }
+
+  showShadow(cell, entry) {
+    this.beside ??= new WeakMap();
+    if (!this.beside.has(cell)) this.beside.set(cell, new Beside(cell));
+    this.beside.get(cell).show(entry);
+  }
+
+  showShadowPolicy() {
+    const entry = this.shadow?.shadow_policy;
+    if (!entry) {
+      fill(this.shadowPolicy);
+      this.besidePolicy = null;
+      return;
+    }
+    if (!this.besidePolicy) {
+      const box = h("div");
+      this.besidePolicy = { name: h("strong"), problems: h("div"), beside: new Beside(box) };
+      fill(this.shadowPolicy, h("div.notice", this.besidePolicy.name, this.besidePolicy.problems, box));
+    }
+    write(this.besidePolicy.name, `Shadow policy ${visible(entry.policy)}@${visible(entry.revision)}`);
+    this.showProblems(entry.last_reload);
+    this.besidePolicy.beside.show(entry);
+  }
+
+  showProblems(last) {
+    const said = JSON.stringify(last ?? null);
+    if (this.besidePolicy.said === said) return;
+    this.besidePolicy.said = said;
+    const words = last?.problems?.length
+      ? [h("p", `Its last reload, ${dateTime(last.at)}: ${visible(last.result)}.`), problemList(last.problems)]
+      : [];
+    fill(this.besidePolicy.problems, words);
+  }
+
+  close() {
+    this.end();
+  }
+}
+
+function press(button, pressed) {
+  const now = String(pressed);
+  if (button.getAttribute("aria-pressed") !== now) button.setAttribute("aria-pressed", now);
+}
+
+function lastWords(rule) {
+  if (rule.mode === "disabled") return "disabled";
+  if ((rule.matched ?? null) === null) return "not counted";
+  return rule.matched === 0 ? "never" : ago(rule.last_match);
+}
+
+/** What something in shadow would do. Its parts are kept: who reads the examples by keyboard stays in them. */
+class Beside {
+  constructor(box) {
+    this.words = h("span");
+    this.of = h("span.quiet");
+    this.summary = h("summary");
+    this.list = h("ul");
+    this.examples = h("details", { hidden: true }, this.summary, this.list);
+    fill(box, this.words, this.of, this.examples);
+  }
+
+  show(entry) {
+    const refuse = entry.would_refuse?.total ?? 0;
+    const admit = entry.would_admit?.total ?? 0;
+    write(this.words, `would refuse ${count(refuse)}${admit ? `, would admit ${count(admit)}` : ""}`);
+    write(this.of, ` of ${count(entry.judged)}`);
+    const list = [...(entry.would_refuse?.examples ?? []), ...(entry.would_admit?.examples ?? [])];
+    const said = JSON.stringify(list);
+    // The list is renewed when nobody is in it.
+    if (said === this.said || this.list.contains(document.activeElement)) return;
+    this.said = said;
+    this.examples.hidden = !list.length;
+    write(this.summary, plural(list.length, "example"));
+    fill(this.list, examples(list));
+  }
+}
+
+function examples(list) {
+  return list.map((one) =>
+    h(
+      "li",
+      h("span.quiet", `${dateTime(one.at)} `),
+      one.url
+        ? tryLink({ url: one.url, crawler: one.crawler }, h("span.mono", visible(one.url)))
+        : visible(one.host ?? "–"),
+    ),
+  );
+}

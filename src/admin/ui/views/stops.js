@@ -1,0 +1,180 @@
+// The stop button: what is stopped, a form that stops more, and lifting.
+
+import { api } from "../api.js";
+import { closeDialog, field, fill, h, openDialog, select, table } from "../dom.js";
+import { dateTime, visible } from "../format.js";
+import { failed } from "./verdict.js";
+
+/** The stops in force, each with a button that lifts it; `host` keeps those that may hold requests to one host. */
+export class Stops {
+  constructor(host) {
+    this.host = host;
+    this.list = h("div");
+    this.trouble = h("div");
+    this.element = h(
+      "section.panel",
+      { "aria-labelledby": "stops-title" },
+      h("h2", { id: "stops-title" }, "Stops"),
+      this.trouble,
+      this.list,
+    );
+  }
+
+  async load() {
+    const { stops } = await api.stops();
+    const shown = this.host ? stops.filter((stop) => mayHold(stop.what, this.host)) : stops;
+    const said = JSON.stringify(shown);
+    if (said === this.said) return;
+    this.said = said;
+    if (!shown.length) {
+      fill(
+        this.list,
+        h(
+          "p.quiet",
+          "Nothing is stopped. A stop makes what it covers wait, then be refused, until it is lifted or ends.",
+        ),
+      );
+      return;
+    }
+    const rows = shown.map((stop) =>
+      h(
+        "tr",
+        h("th.mono", { scope: "row" }, visible(stop.what)),
+        h("td", visible(stop.reason)),
+        h("td", dateTime(stop.since)),
+        h("td", stop.until ? dateTime(stop.until) : "until it is lifted"),
+        h(
+          "td",
+          h(
+            "button",
+            {
+              type: "button",
+              "aria-label": `Lift the stop of ${visible(stop.what)}`,
+              onclick: () => this.lift(stop),
+            },
+            "Lift",
+          ),
+        ),
+      ),
+    );
+    const columns = ["What", "Why", "Since", "Until"].map((name) => ({ name }));
+    fill(
+      this.list,
+      table("Stops in force", [...columns, { name: "", head: h("span.hidden", "Actions") }], h("tbody", rows)),
+    );
+  }
+
+  async lift(stop) {
+    const confirmed = await confirm("Lift the stop", `${stop.what} is asked again at once.`, "Lift");
+    if (!confirmed) return;
+    try {
+      await api.lift(stop.id);
+      fill(this.trouble);
+      await this.load();
+    } catch (error) {
+      fill(this.trouble, failed("The stop was not lifted", error));
+    }
+  }
+}
+
+/** A stop of the host, of a domain above it, or one of a crawler or rule, which may hold requests to any host. */
+function mayHold(what, host) {
+  const [, kind, name] = /^(?:(host|domain|crawler|rule):)?(.*)$/u.exec(what) ?? [];
+  if (kind === "crawler" || kind === "rule") return true;
+  const bare = host.replace(/^([^:]*|\[.*\]):\d+$/u, "$1");
+  return name === bare || name === host || (kind === "domain" && bare.endsWith(`.${name}`));
+}
+
+/** Asks whether to go on; the answer is a promise. */
+function confirm(title, words, act) {
+  return new Promise((resolve) => {
+    let answer = false;
+    const yes = h("button.main", { type: "button", onclick: () => ((answer = true), closeDialog()) }, act);
+    openDialog(
+      title,
+      h(
+        "div",
+        h("p", visible(words)),
+        h("div.actions", yes, h("button", { type: "button", onclick: closeDialog }, "Cancel")),
+      ),
+      () => resolve(answer),
+    );
+    yes.focus();
+  });
+}
+
+const LASTING = [
+  ["10m", "10 minutes"],
+  ["1h", "1 hour"],
+  ["6h", "6 hours"],
+  ["1d", "1 day"],
+  ["7d", "7 days"],
+  ["", "until it is lifted"],
+];
+
+/** The form of a stop; `done` is called when one was given. */
+export function askStop({ what }, done) {
+  const input = h("input", {
+    name: "what",
+    type: "text",
+    value: what,
+    required: true,
+    placeholder: "www.example.com, crawler:NAME or rule:ID",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  const reason = h("input", {
+    name: "reason",
+    type: "text",
+    required: true,
+    placeholder: "the site asked us to",
+    autocomplete: "off",
+  });
+  const lasts = select({ name: "for", value: "1h" }, LASTING);
+  const said = h("div", { role: "status" });
+  const send = h("button.danger", { type: "submit" }, "Stop it");
+  const press = async (event) => {
+    event.preventDefault();
+    if (send.disabled) return;
+    send.disabled = true;
+    const body = {
+      what: input.value.trim(),
+      reason: reason.value.trim(),
+      ...(lasts.value ? { for: lasts.value } : {}),
+    };
+    try {
+      const stop = await api.stop(body);
+      if (stop.warnings?.length) {
+        // It stands already; a second one would be another.
+        send.hidden = true;
+        fill(
+          said,
+          h(
+            "div.notice.warn",
+            "It is stopped. ",
+            stop.warnings.map((words) => h("div", visible(words))),
+          ),
+        );
+      } else closeDialog();
+      done();
+    } catch (error) {
+      fill(said, failed("Not stopped", error));
+      send.disabled = false;
+    }
+  };
+  const form = h(
+    "form.result",
+    { onsubmit: press },
+    h(
+      "p.quiet",
+      "Requests to it wait, and are refused with `stopped` when they have waited long enough. Other hosts go on.",
+    ),
+    field("What", input),
+    field("Why", reason),
+    field("For", lasts),
+    said,
+    h("div.actions", send, h("button", { type: "button", onclick: closeDialog }, "Close")),
+  );
+  openDialog("Stop", form);
+  (what ? reason : input).focus();
+}

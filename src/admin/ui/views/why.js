@@ -1,0 +1,73 @@
+// "Why was this URL refused?": one decision by the id that a crawler was given, or by its trace.
+
+import { api } from "../api.js";
+import { field, fill, h } from "../dom.js";
+import { visible } from "../format.js";
+import { details, factsOf } from "./line.js";
+import { failed, tryLink, verdict } from "./verdict.js";
+
+/** A field for an id, and the decision below it. */
+export class WhyRefused {
+  constructor() {
+    this.input = h("input", {
+      name: "decision",
+      type: "search",
+      required: true,
+      placeholder: "9f3c01ab-1f, or the 32 digits of a trace",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.found = h("div");
+    this.said = h("p.hidden", { role: "status" });
+    this.element = h(
+      "details.why-refused",
+      h("summary", "Why was this URL refused?"),
+      h(
+        "form.bar-of-filters",
+        { onsubmit: (event) => this.submit(event), "aria-label": "One decision" },
+        field("Crawl-Decision of the answer, or a trace id", this.input),
+        h("button", { type: "submit" }, "Look it up"),
+      ),
+      this.said,
+      this.found,
+    );
+  }
+
+  async submit(event) {
+    event.preventDefault();
+    const id = this.input.value.trim().replace(/^crawl-decision:\s*/i, "");
+    const turn = (this.turn = {});
+    try {
+      const line = await api.decision(id);
+      if (turn === this.turn) this.show(line);
+    } catch (error) {
+      if (turn === this.turn) fill(this.found, failed("This decision cannot be shown", error));
+    }
+  }
+
+  show({ facts: known, others, ...line }) {
+    const facts = line.method === "CONNECT" ? factsOf(line) : known;
+    fill(
+      this.found,
+      h("p", verdict(line.verdict), " ", h("strong", visible(line.rule ?? line.reason ?? "")), " "),
+      facts && !facts.url?.endsWith("?redacted") && h("p", tryLink(facts, "Explain it with all that is known")),
+      others?.length
+        ? h(
+            "p.quiet",
+            "Other decisions of this trace: ",
+            others.map((id) => [this.other(id), " "]),
+          )
+        : null,
+      details(line),
+    );
+    fill(this.said, `${visible(line.verdict)}, ${visible(line.rule ?? line.reason ?? "")}`);
+  }
+
+  other(id) {
+    const look = () => {
+      this.input.value = id;
+      this.element.querySelector("form").requestSubmit();
+    };
+    return h("button.plain", { type: "button", onclick: look }, visible(id));
+  }
+}

@@ -1,0 +1,90 @@
+//! The ledger's events on their way out, as the settings say.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::cli::origin_roots;
+use crate::config::settings::Settings;
+use crate::feed::{Feed, FeedSettings};
+use crate::metrics::Metrics;
+use crate::post::Endpoint;
+use crate::store::ledger::Ledger;
+use crate::vocab::target::{Scheme, UrlTarget};
+
+use super::ledger::Kept;
+
+/// How long one post may take.
+const POST: Duration = Duration::from_secs(30);
+/// How long the last events may take.
+const CLOSE: Duration = Duration::from_secs(5);
+/// Under `store.path`: what the webhook does not take.
+const DEAD_LETTERS: &str = "events-undelivered.ndjson";
+
+/// How often it is looked whether there is a ledger by now: a reload may bring the first one.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What ends with the proxy; nothing where there is nobody to tell.
+#[derive(Debug)]
+pub(super) struct Feeding(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+
+impl Feeding {
+    /// Begins to tell once there is a ledger. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// If the webhook cannot be asked, in words.
+    pub(super) fn start(settings: &Settings, kept: &Kept, metrics: &Metrics) -> Result<Self, String> {
+        let events = &settings.ledger.events;
+        let webhook = events.webhook.as_ref().map(|url| webhook(url, settings)).transpose()?;
+        let out = FeedSettings { file: events.file.clone(), webhook };
+        if out.file.is_none() && out.webhook.is_none() {
+            return Ok(Self(None));
+        }
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(feed(out, Arc::clone(kept), metrics.clone(), stopped));
+        Ok(Self(Some((stop, task))))
+    }
+
+    /// Tells what is left. To be called while the ledger is still open.
+    pub(super) async fn close(self) {
+        let Some((stop, task)) = self.0 else { return };
+        if stop.send(()).is_ok() {
+            let _ = task.await;
+        }
+    }
+}
+
+async fn feed(out: FeedSettings, kept: Kept, metrics: Metrics, mut stopped: oneshot::Receiver<()>) {
+    let ledger = tokio::select! {
+        _ = &mut stopped => return,
+        ledger = opened(&kept) => ledger,
+    };
+    let feed = Feed::start(out, &ledger, &metrics);
+    let _ = stopped.await;
+    feed.close(CLOSE).await;
+}
+
+async fn opened(kept: &Kept) -> Ledger {
+    loop {
+        if let Some(ledger) = kept.get() {
+            return ledger.clone();
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Whoever is told is never told without its certificate being verified.
+fn webhook(url: &UrlTarget, settings: &Settings) -> Result<(Endpoint, PathBuf), String> {
+    let told = |why: String| format!("ledger.events.webhook {}: {why}", url.base());
+    let tls = match url.scheme() {
+        Scheme::Http => None,
+        Scheme::Https => Some(origin_roots::verifying(&settings.tls).map_err(told)?),
+    };
+    let endpoint = Endpoint::new(url, url.path_and_query(), [], POST, tls).map_err(told)?;
+    let directory = settings.store.path.as_deref().unwrap_or(Path::new(""));
+    Ok((endpoint, directory.join(DEAD_LETTERS)))
+}

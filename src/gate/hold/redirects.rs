@@ -1,0 +1,42 @@
+//! Where origins have redirected to within the last ten minutes: the class `redir` of the queue.
+//!
+//! For the class it does not matter who was redirected. A URL that shares a number with such a one by chance only waits
+//! in a higher class than its own, or counts as less deep.
+
+use std::time::Instant;
+
+use crate::vocab::crawler::Crawler;
+use crate::vocab::target::UrlTarget;
+
+use super::recent::Recent;
+
+/// The targets of redirections, and for each crawler how deep what redirected it was.
+#[derive(Debug, Default)]
+pub(super) struct Redirects {
+    targets: Recent<()>,
+    depths: Recent<u32>,
+}
+
+impl Redirects {
+    /// An answer has this URL as its Location.
+    pub(super) fn note(&self, target: &UrlTarget, now: Instant) {
+        self.targets.note(self.targets.thing(target.as_str()), (), now);
+    }
+
+    /// Whether one had.
+    pub(super) fn lead_to(&self, target: &UrlTarget, now: Instant) -> bool {
+        self.targets.look_up(self.targets.thing(target.as_str()), now).is_some()
+    }
+
+    /// The crawler got there from a URL of this depth.
+    pub(super) fn note_depth(&self, crawler: &Crawler, target: &UrlTarget, depth: u32, now: Instant) {
+        let thing = self.depths.thing((crawler.as_str(), target.as_str()));
+        let least = self.depths.look_up(thing, now).map_or(depth, |before| before.min(depth));
+        self.depths.note(thing, least, now);
+    }
+
+    /// The least depth of those from which the crawler got there.
+    pub(super) fn depth(&self, crawler: &Crawler, target: &UrlTarget, now: Instant) -> Option<u32> {
+        self.depths.look_up(self.depths.thing((crawler.as_str(), target.as_str())), now)
+    }
+}

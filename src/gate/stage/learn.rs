@@ -1,0 +1,324 @@
+//! Learn: what is noted in the ledger of a request when it is over.
+//!
+//! Of a GET only; a HEAD and every other method change nothing. What a look makes of a record is said in
+//! `ledger/transition`; here it is told what was seen.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::response::Parts;
+use http::{Method, StatusCode};
+
+use crate::gate::failing::Failing;
+use crate::gate::hold::Hold;
+use crate::gate::judged::{Headers, Judged};
+use crate::gate::refusal::Refusal;
+use crate::ledger::key::Key;
+use crate::ledger::record::{At, ContentHash};
+use crate::ledger::seen::{Answered, Document, Noting, Refused, Seen, What};
+use crate::ledger::verdict::same_content;
+use crate::metrics::record::Keep;
+use crate::policy::Policy;
+use crate::policy::fact::HeaderView;
+use crate::policy::options::checks::{self, Check};
+use crate::policy::options::schema::DUPLICATE;
+use crate::policy::space::SpaceIndex;
+use crate::policy::trail::Trail;
+use crate::store::ledger::Note;
+use crate::vocab::crawl_status::CrawlStatus;
+use crate::vocab::crawler::Crawler;
+use crate::vocab::intent::Intent;
+use crate::vocab::media_type::essence;
+use crate::vocab::reason::Reason;
+use crate::vocab::rule_id::RuleId;
+use crate::vocab::stage::Stage;
+use crate::vocab::target::UrlTarget;
+
+use super::ledger::{self, Recalled, key_of};
+use super::recrawl::{is_had, stands, strong_etag, validators};
+
+/// OmniFind's "parse error, body": an answer that broke off.
+const BROKEN_BODY: u16 = 730;
+
+/// Notes what becomes of a GET when it is dropped. It goes with the answer's body to its last byte: of a document whose
+/// delivery nobody has told it ([`Self::delivered`]), nothing is noted.
+#[derive(Debug)]
+pub struct Learning {
+    about: About,
+    recalled: Recalled,
+    /// By what other URLs find the document; none unless the option `duplicate` asks for it.
+    twins: Option<Box<Twins>>,
+    rule: Option<RuleId>,
+    so_far: SoFar,
+}
+
+/// Whose look it is, and at what.
+#[derive(Debug)]
+struct About {
+    at: At,
+    target: UrlTarget,
+    crawler: Crawler,
+    policy: Arc<Policy>,
+    space: Option<SpaceIndex>,
+    source: Option<HeaderValue>,
+}
+
+/// How documents that several URLs have are told.
+#[derive(Debug)]
+struct Twins {
+    /// What the rules have done, for the keys of other URLs.
+    trail: Trail,
+    /// Bodies of up to so many bytes are judged before they are sent on.
+    judged: u64,
+}
+
+#[derive(Debug)]
+enum SoFar {
+    /// No answer yet.
+    Asked,
+    /// This answer is on its way to the client.
+    Heard(Heard),
+    /// It has ended so.
+    Over(What),
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+struct Heard {
+    status: StatusCode,
+    failing: Option<Failing>,
+    document: Document,
+    /// The strong entity tag by which other URLs of the host find the document.
+    etag: Option<Box<str>>,
+    delivery: Delivery,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    UnderWay,
+    Whole,
+}
+
+/// The time of day, as records have it.
+pub fn now(hold: &Hold) -> At {
+    ledger::now(hold)
+}
+
+/// Notes that a request was refused before its origin was asked.
+pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, at: At) {
+    let Some(recalled) = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET) else {
+        return;
+    };
+    // A look at nothing but the memory of an address that refused somebody else is no look.
+    let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
+    let new = recalled.record.is_none() && refusal.failing.is_none();
+    if unasked || new && noting(refusal) == Noting::Skip {
+        return;
+    }
+    if let Some(mut learning) = Learning::of(judged, at) {
+        learning.refused(refusal);
+    }
+}
+
+impl Learning {
+    /// For a request that is sent on; none if nothing is to be learned from it.
+    pub fn of<C>(judged: &Judged<C>, at: At) -> Option<Box<Self>> {
+        let recalled = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET)?;
+        let (policy, trail) = (&judged.snapshot.policy, &judged.trail);
+        let about = About {
+            at,
+            target: judged.asked.target.clone(),
+            crawler: judged.asked.crawler.clone(),
+            policy: Arc::clone(policy),
+            space: trail.space(),
+            source: judged.effects().source().cloned(),
+        };
+        Some(Box::new(Self {
+            about,
+            recalled: (**recalled).clone(),
+            twins: Twins::of(policy, trail),
+            rule: None,
+            so_far: SoFar::Asked,
+        }))
+    }
+
+    /// This address has answered.
+    pub fn answered_by(&mut self, address: IpAddr) {
+        self.recalled.address = Some(address);
+    }
+
+    /// The head of the origin's answer is here.
+    pub(in crate::gate) fn heard<C>(
+        &mut self,
+        judged: &Judged<C>,
+        head: &Parts,
+        failing: Option<Failing>,
+        at: At,
+    ) {
+        let headers = Headers(&head.headers);
+        let content_type = headers.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let document = Document {
+            validators: validators(headers.0),
+            content: None,
+            content_type: essence(&content_type).into(),
+            size: 0,
+        };
+        // Rules on answers may set both.
+        self.about.source = judged.effects().source().cloned();
+        self.twins = Twins::of(judged.policy(), &judged.trail);
+        self.about.at = at;
+        let etag = strong_etag(&head.headers).map(Box::from);
+        let delivery = Delivery::UnderWay;
+        self.so_far = SoFar::Heard(Heard { status: head.status, failing, document, etag, delivery });
+    }
+
+    /// So many bytes of the answer's body were handed to the client.
+    pub fn sent(&mut self, bytes: u64) {
+        if let SoFar::Heard(heard) = &mut self.so_far {
+            heard.document.size += bytes;
+        }
+    }
+
+    /// The SHA-256 of the answer's whole body, content codings undone.
+    pub fn content(&mut self, hash: ContentHash) {
+        if let SoFar::Heard(heard) = &mut self.so_far {
+            heard.document.content = Some(hash);
+        }
+    }
+
+    /// The last byte was handed to the client.
+    pub fn delivered(&mut self) {
+        if let SoFar::Heard(heard) = &mut self.so_far {
+            heard.delivery = Delivery::Whole;
+        }
+    }
+
+    /// The origin's body broke off.
+    pub fn broke(&mut self) {
+        if matches!(&self.so_far, SoFar::Heard(heard) if heard.failing.is_none()) {
+            let failing = Failing::Temporary;
+            self.so_far = SoFar::Over(What::Failed { failing, code: Some(BROKEN_BODY) });
+        }
+    }
+
+    /// The request is refused, or its answer is.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.rule.clone_from(&refusal.rule);
+        let row = refusal.reason.row();
+        let (outcome, code) = (row.crawl_status, refusal.code.or(row.code));
+        let what = match (&self.so_far, refusal.failing) {
+            (SoFar::Over(_), _) => return,
+            (SoFar::Asked | SoFar::Heard(_), Some(failing)) => What::Failed { failing, code },
+            (SoFar::Asked, None) => {
+                let intent = refusal.intent().unwrap_or(Intent::Deny);
+                What::Refused(Refused { outcome, intent, code, record: noting(refusal) })
+            }
+            (SoFar::Heard(heard), None) => {
+                // A page that says that it is an error is taken for one.
+                let soft = refusal.reason == Reason::SoftError;
+                let failing = if soft { Some(Failing::Permanent) } else { heard.failing };
+                let (status, intent) = (heard.status.as_u16(), refusal.intent());
+                What::Answered(Answered { status, outcome, intent, code, failing, document: None })
+            }
+        };
+        self.so_far = SoFar::Over(what);
+    }
+
+    /// Whether the body is that of the document that was delivered last.
+    pub fn unmodified_by_content(&self, hash: &ContentHash) -> bool {
+        let record = self.recalled.record.as_ref().filter(|record| is_had(record));
+        record.is_some_and(|record| same_content(record, hash))
+    }
+
+    /// Another URL of the host whose document has the same body. None unless the option `duplicate` asks for it.
+    pub fn duplicate_by_content(&self, hash: &ContentHash) -> Option<Arc<str>> {
+        let other = self.recalled.ledger.with_content(self.key_of_content(&hex(hash)))?;
+        let target = UrlTarget::parse(&other).ok()?;
+        let key = key_of(&self.about.policy, &self.twins.as_ref()?.trail, &self.about.crawler, &target);
+        let record = self.recalled.ledger.look_up(key).filter(|_| key != self.recalled.key)?;
+        (stands(&record) && same_content(&record, hash)).then_some(other)
+    }
+
+    fn key_of_content(&self, version: &str) -> Key {
+        Key::of_content(self.about.crawler.as_str(), self.about.target.host(), version)
+    }
+
+    /// By which the document is found by other URLs: the hash of a body that is judged before it is sent on, and the
+    /// strong entity tag of any other, of which only the head can tell.
+    fn content_key(&self, heard: &Heard) -> Option<Key> {
+        let judged = heard.document.size <= self.twins.as_ref()?.judged;
+        let hash = heard.document.content.as_ref().map(|hash| Box::from(hex(hash)));
+        let etag = heard.etag.clone();
+        let version = if judged { hash.or(etag) } else { etag.or(hash) };
+        version.map(|version| self.key_of_content(&version))
+    }
+
+    /// What has become of it, if that is anything to note.
+    fn what(&self) -> Option<(What, Option<Key>)> {
+        let heard = match &self.so_far {
+            SoFar::Asked => return None,
+            SoFar::Over(what) => return Some((what.clone(), None)),
+            SoFar::Heard(heard) => heard,
+        };
+        let status = heard.status;
+        if status.is_success() && heard.delivery != Delivery::Whole {
+            return None;
+        }
+        let document = (status == StatusCode::OK).then(|| heard.document.clone());
+        let content = document.as_ref().and_then(|_| self.content_key(heard));
+        let (outcome, failing) = (CrawlStatus::of_origin(status.as_u16()), heard.failing);
+        let (status, intent, code) = (status.as_u16(), None, None);
+        Some((What::Answered(Answered { status, outcome, intent, code, failing, document }), content))
+    }
+
+    fn seen(&self, what: What) -> Seen {
+        let About { at, target, crawler, policy, space, source } = &self.about;
+        let space = space.and_then(|space| policy.spaces().get(space));
+        let source = source.as_ref().and_then(|source| source.to_str().ok());
+        Seen {
+            at: *at,
+            url: target.as_str().into(),
+            crawler: crawler.as_str().into(),
+            space: space.map(|space| space.name.as_str().into()),
+            depth: self.recalled.base,
+            address: self.recalled.address,
+            source: source.map(Box::from),
+            revision: policy.revision().into(),
+            rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
+            what,
+        }
+    }
+}
+
+impl Twins {
+    fn of(policy: &Policy, trail: &Trail) -> Option<Box<Self>> {
+        let judged = match checks::of(policy, trail, DUPLICATE) {
+            Check::Pass => return None,
+            Check::Tag => 0,
+            Check::Reject => checks::max_buffer(policy, trail),
+        };
+        Some(Box::new(Self { trail: trail.clone(), judged }))
+    }
+}
+
+/// The option `record`, for the ledger: what the log keeps whole gets a record.
+fn noting(refusal: &Refusal) -> Noting {
+    match refusal.keep {
+        Keep::Full => Noting::Keep,
+        Keep::Host | Keep::None => Noting::Skip,
+    }
+}
+
+fn hex(hash: &ContentHash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        if let Some((what, content)) = self.what() {
+            let (key, seen) = (self.recalled.key, self.seen(what));
+            self.recalled.ledger.note(Note { key, seen, content });
+        }
+    }
+}

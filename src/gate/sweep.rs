@@ -1,0 +1,233 @@
+//! The sweep: after a change of the crawl spaces, every URL that is remembered is judged again, and those that fell out
+//! of their crawler's space are told of: 760 leaves the index, 761 stays, since another crawler has it (policy.md
+//! section 6).
+//!
+//! It runs behind the requests, a part at a time, no faster than it is told to. How far it is stands in the ledger, with
+//! what it has noted: after a restart it goes on there, and what it looks at twice is told of once. No request waits for
+//! it.
+
+mod judge;
+mod progress;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::ledger::key::Key;
+use crate::ledger::record::{At, Record};
+use crate::policy::Policy;
+use crate::store::ledger::{Ledger, Note};
+
+use super::schedules::since_1970;
+use super::snapshot::InForce;
+use judge::Found;
+pub use progress::{Gap, How, Progress, State};
+
+/// So many parts a second.
+const PARTS: u64 = 10;
+/// The most URLs of one part.
+const MOST: usize = 1_000;
+/// How long a disk that fails is left alone.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The most gaps that are listed.
+const GAPS: usize = 1_000;
+
+/// Sweeps a ledger. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sweeper(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    /// URLs a second.
+    rate: u64,
+    state: Mutex<Known>,
+    ordered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    progress: Option<Progress>,
+    order: Option<How>,
+}
+
+/// A sweep is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// Whether a sweep goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    More,
+    Done,
+}
+
+impl Sweeper {
+    /// One that looks at so many URLs a second at most.
+    pub fn new(rate: u64, clock: Clock) -> Self {
+        let (state, ordered) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Shared { clock, rate: rate.max(1), state, ordered }))
+    }
+
+    /// Asks for a sweep under the policy in force.
+    ///
+    /// # Errors
+    /// If one is under way, or asked for.
+    pub fn order(&self, how: How) -> Result<(), Busy> {
+        let mut known = self.known();
+        let running = known.progress.as_ref().is_some_and(|progress| progress.state == State::Running);
+        if running || known.order.is_some() {
+            return Err(Busy);
+        }
+        known.order = Some(how);
+        drop(known);
+        self.0.ordered.notify_one();
+        Ok(())
+    }
+
+    /// The sweep that runs, or the last one that did; `None` if none ever has.
+    pub fn progress(&self) -> Option<Progress> {
+        self.known().progress.clone()
+    }
+
+    /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
+    /// off. `ledger` says which one is in use. Ends with the task that it runs in.
+    pub async fn serve<C>(&self, in_force: &InForce<C>, ledger: impl Fn() -> Option<Ledger>) {
+        let mut changes = in_force.changes();
+        let mut order = None;
+        loop {
+            changes.mark_unchanged();
+            let policy = Arc::clone(&in_force.load().policy);
+            let sweep = async {
+                match (ledger(), order) {
+                    (Some(ledger), Some(how)) => self.sweep(&ledger, &policy, how).await,
+                    (Some(ledger), None) if !policy.spaces().all().is_empty() => {
+                        self.go_on(&ledger, &policy).await;
+                    }
+                    (Some(ledger), None) => progress::begin(&ledger, policy.revision()),
+                    (None, _) => {}
+                }
+                self.0.ordered.notified().await;
+            };
+            // Another policy makes what is under way pointless.
+            order = tokio::select! {
+                () = sweep => self.known().order.take(),
+                changed = changes.changed() => {
+                    self.break_off();
+                    if changed.is_err() {
+                        return;
+                    }
+                    // What was asked for meanwhile comes behind the sweep that the new policy needs.
+                    None
+                }
+            };
+        }
+    }
+
+    /// What was under way has ended without an end.
+    fn break_off(&self) {
+        let mut known = self.known();
+        known.progress.take_if(|progress| progress.state == State::Running);
+    }
+
+    /// Sweeps from the first URL.
+    pub async fn sweep(&self, ledger: &Ledger, policy: &Arc<Policy>, how: How) {
+        let total = ledger.stats().urls.values().sum();
+        self.run(ledger, policy, Progress::new(how, policy.revision(), total)).await;
+    }
+
+    /// Sweeps for good, unless that was done under this policy; from where it was broken off, if it was.
+    pub async fn go_on(&self, ledger: &Ledger, policy: &Arc<Policy>) {
+        let kept = progress::kept(ledger).filter(|kept| &*kept.revision == policy.revision());
+        match kept {
+            None => self.sweep(ledger, policy, How::ForGood).await,
+            Some(done) if done.state == State::Done => self.known().progress = Some(done),
+            Some(broken_off) => self.run(ledger, policy, broken_off).await,
+        }
+    }
+
+    async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: Progress) {
+        let (how, revision) = (progress.how, &*progress.revision.clone());
+        tracing::info!(?how, revision, urls = progress.total, "the ledger is swept");
+        self.known().progress = Some(progress.clone());
+        if how == How::ForGood {
+            progress::keep(ledger, &progress);
+        }
+        loop {
+            let (ledger_of, policy_of, most) = (ledger.clone(), Arc::clone(policy), self.part());
+            let after = progress.after;
+            let part = tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
+            let part = match part.await {
+                Ok(Some(part)) => part,
+                Ok(None) => {
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+                Err(_) => return self.break_off(),
+            };
+            let (next, rows) = (if part.len() < most { Next::Done } else { Next::More }, part.len());
+            self.take(ledger, policy, &mut progress, part).await;
+            if next == Next::Done {
+                progress.state = State::Done;
+            }
+            if how == How::ForGood {
+                progress::keep(ledger, &progress);
+            }
+            self.known().progress = Some(progress.clone());
+            if next == Next::Done {
+                break;
+            }
+            tokio::time::sleep(self.pause(rows)).await;
+        }
+        let (removed, moved, allowed) = (progress.removed, progress.moved, progress.allowed);
+        tracing::info!(?how, revision, removed, moved, allowed, "the ledger was swept");
+    }
+
+    /// Counts what was found, and notes it.
+    async fn take(
+        &self,
+        ledger: &Ledger,
+        policy: &Policy,
+        progress: &mut Progress,
+        part: Vec<(Key, Arc<Record>, Found)>,
+    ) {
+        let at = At(u64::try_from(since_1970(self.0.clock.wall()).as_millis()).unwrap_or(u64::MAX));
+        for (key, record, found) in part {
+            progress.count(&record, &found);
+            progress.after = Some(key);
+            // What is as it was is not written again.
+            let nothing_new = found == Found::Allowed && record.code.is_none();
+            if progress.how == How::DryRun || nothing_new {
+                continue;
+            }
+            let seen = judge::seen(policy, &record, &found, at);
+            ledger.insist(Note { key, seen, content: None }).await;
+        }
+    }
+
+    fn part(&self) -> usize {
+        usize::try_from(self.0.rate.div_ceil(PARTS)).unwrap_or(MOST).min(MOST)
+    }
+
+    /// How long so many URLs must have taken.
+    fn pause(&self, rows: usize) -> Duration {
+        Duration::from_secs(1).mul_f64(rows as f64 / self.0.rate as f64)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next URLs, judged; `None` if the disk fails. Blocks.
+fn part(
+    ledger: &Ledger,
+    policy: &Policy,
+    after: Option<Key>,
+    most: usize,
+) -> Option<Vec<(Key, Arc<Record>, Found)>> {
+    let records = ledger.all_records(after, most)?.into_iter();
+    Some(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
+}

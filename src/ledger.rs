@@ -1,0 +1,12 @@
+//! What is remembered of URLs, pure: a record, what a request makes of it, and what is owed then.
+//!
+//! Each crawler has records of its own. Nothing here reads a clock or a file: times are arguments, and who keeps records
+//! (`store/ledger`) hands them in and takes them back.
+
+pub mod event;
+pub mod key;
+pub mod record;
+pub mod seen;
+pub mod sought;
+pub mod transition;
+pub mod verdict;

@@ -1,0 +1,80 @@
+//! Under which number a URL is kept.
+
+use sha2::{Digest, Sha256};
+
+/// 128 bits of SHA-256 over a crawler and a URL: few enough to keep, and too many for a site to find two URLs with one
+/// key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub [u8; 16]);
+
+impl Key {
+    /// The key of a URL for a crawler: the canonical form, or what `strip_params` and `replace` make of it.
+    pub fn of_url(crawler: &str, url: &str) -> Self {
+        Self::of("url", &[crawler, url])
+    }
+
+    /// The key of a document for a crawler and a host: the body's hash, or a strong entity tag.
+    pub fn of_content(crawler: &str, host: &str, version: &str) -> Self {
+        Self::of("content", &[crawler, host, version])
+    }
+
+    /// No part can be moved over the border to the next one.
+    fn of(kind: &str, parts: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(kind);
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let mut key = [0; 16];
+        key.iter_mut().zip(hash.finalize()).for_each(|(to, from)| *to = from);
+        Self(key)
+    }
+
+    /// Reads 32 hex digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let well_formed = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| well_formed)?;
+        Some(Self(number.to_be_bytes()))
+    }
+}
+
+/// 32 hex digits.
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crawler_and_url_cannot_be_taken_for_each_other() {
+        let keys = [
+            Key::of_url("a", "bhttp://x/"),
+            Key::of_url("ab", "http://x/"),
+            Key::of_content("a", "b", "http://x/"),
+            Key::of_content("ab", "", "http://x/"),
+        ];
+        for (i, key) in keys.iter().enumerate() {
+            assert!(keys.iter().skip(i + 1).all(|other| other != key));
+        }
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_is_written() {
+        let key = Key::of_url("news", "http://example.com/");
+        assert_eq!(Key::from_hex(&key.to_string()), Some(key));
+        for wrong in ["", "1", "+0000000000000000000000000000000", "0g000000000000000000000000000000"] {
+            assert_eq!(Key::from_hex(wrong), None, "{wrong}");
+        }
+    }
+}

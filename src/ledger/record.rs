@@ -1,0 +1,115 @@
+//! What is remembered of one URL for one crawler.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::vocab::crawl_status::CrawlStatus;
+
+/// A time, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At(pub u64);
+
+impl At {
+    /// How much later than another time; nothing if a clock went back.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Whether the ledger has the URL, in the sense of `known` (policy.md section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Only a refusal was logged: a GET for it was never admitted and answered.
+    #[default]
+    Noted,
+    /// A GET for it was admitted and answered.
+    Entered,
+}
+
+/// Whether the crawler's index may have a document of this URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Indexed {
+    /// It was never accepted.
+    #[default]
+    Never,
+    /// It was, and nothing has asked for its removal since.
+    Perhaps,
+    /// A removal was ordered then.
+    Removed(At),
+}
+
+/// By what a later answer is told to be the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`, as sent.
+    pub etag: Option<Box<str>>,
+    /// `Last-Modified`, as sent.
+    pub last_modified: Option<Box<str>>,
+}
+
+/// SHA-256 of a body, content codings undone.
+pub type ContentHash = [u8; 32];
+
+/// What is remembered of one URL for one crawler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The crawler's name.
+    pub crawler: Box<str>,
+    /// The URL in canonical form, as it was last asked for.
+    pub url: Box<str>,
+    /// Whether a GET for it was ever answered.
+    pub standing: Standing,
+    /// Whether an index may have it.
+    pub indexed: Indexed,
+    /// What became of it last.
+    pub status: Status,
+    /// The status of the origin's last answer.
+    pub origin_status: Option<u16>,
+    /// OmniFind's code of the last refusal or failure.
+    pub code: Option<u16>,
+    /// The address that was asked last.
+    pub address: Option<IpAddr>,
+    /// When it was first asked for.
+    pub first_seen: At,
+    /// When it was last asked for.
+    pub last_seen: At,
+    /// When it was last fetched: a GET answered 200 and delivered whole. Neither a HEAD nor a 304 counts.
+    pub last_fetched: Option<At>,
+    /// When an exchange last ended in an error.
+    pub last_error: Option<At>,
+    /// When the fetched document was last another one than before.
+    pub last_changed: Option<At>,
+    /// Those of the document that was fetched last.
+    pub validators: Validators,
+    /// The document that was fetched last, where the policy asks for that.
+    pub content: Option<ContentHash>,
+    /// Its type, without parameters.
+    pub content_type: Box<str>,
+    /// Its length in bytes, as delivered.
+    pub size: u64,
+    /// Links from a start; the fewest that were known.
+    pub depth: Option<u32>,
+    /// The option `source`.
+    pub source: Option<Box<str>>,
+    /// The crawl space that it was judged in.
+    pub space: Option<Box<str>>,
+    /// Temporary errors in a row.
+    pub temporary_errors: u32,
+}
+
+/// [`CrawlStatus`] with a default for a record of which nothing is known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Status(pub CrawlStatus);
+
+impl Default for Status {
+    fn default() -> Self {
+        Self(CrawlStatus::Accepted)
+    }
+}
+
+impl Record {
+    /// Whether it counts as `known` for policy.md section 6.
+    pub fn is_known(&self) -> bool {
+        self.standing == Standing::Entered
+    }
+}

@@ -1,0 +1,122 @@
+//! What was seen of a URL: one request, or a look of the sweep.
+
+use std::net::IpAddr;
+
+use crate::vocab::crawl_status::CrawlStatus;
+use crate::vocab::intent::Intent;
+
+use super::record::{At, ContentHash, Validators};
+
+/// CloudView's two kinds of errors (seed 002, "Error Handling").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// Time-outs, resets, refused connections, no answer from DNS, 503 with `Retry-After`, 429.
+    Temporary,
+    /// Other 4xx and 5xx, a name that does not exist, TLS failures, malformed redirects, a 304 that nobody asked for.
+    Permanent,
+}
+
+impl Failing {
+    /// The value of `Crawl-Error`, and of JSON forms.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Temporary => "temporary",
+            Self::Permanent => "permanent",
+        }
+    }
+}
+
+/// One look at a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When.
+    pub at: At,
+    /// The URL in canonical form.
+    pub url: Box<str>,
+    /// The crawler's name.
+    pub crawler: Box<str>,
+    /// Its crawl space.
+    pub space: Option<Box<str>>,
+    /// Links from a start, where that is known.
+    pub depth: Option<u32>,
+    /// The address that was asked.
+    pub address: Option<IpAddr>,
+    /// The option `source`.
+    pub source: Option<Box<str>>,
+    /// The revision of the policy.
+    pub revision: Box<str>,
+    /// The rule that decided a refusal.
+    pub rule: Option<Box<str>>,
+    /// What became of it.
+    pub what: What,
+}
+
+/// What became of a URL that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A GET was admitted and answered, and the answer passed on to its last byte, or refused by what it is.
+    Answered(Answered),
+    /// A GET was admitted and no answer came, or none to its end.
+    Failed {
+        /// How it is counted.
+        failing: Failing,
+        /// OmniFind's code.
+        code: Option<u16>,
+    },
+    /// It was refused before the origin was asked.
+    Refused(Refused),
+    /// The sweep finds it allowed.
+    Allowed,
+}
+
+/// An origin's answer to a GET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The origin's status.
+    pub status: u16,
+    /// What became of the URL: accepted, or why the answer was refused.
+    pub outcome: CrawlStatus,
+    /// The refusal's intent; nothing for what was passed on.
+    pub intent: Option<Intent>,
+    /// OmniFind's code of a refusal.
+    pub code: Option<u16>,
+    /// How it counts as an error, if it does.
+    pub failing: Option<Failing>,
+    /// The document, of a 200 that was delivered whole.
+    pub document: Option<Document>,
+}
+
+/// A document that was delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// By what it is told from another.
+    pub validators: Validators,
+    /// Its hash, where one was taken.
+    pub content: Option<ContentHash>,
+    /// Its type, without parameters.
+    pub content_type: Box<str>,
+    /// Bytes delivered.
+    pub size: u64,
+}
+
+/// A refusal before the origin was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What became of the URL.
+    pub outcome: CrawlStatus,
+    /// What the refusal means.
+    pub intent: Intent,
+    /// OmniFind's code.
+    pub code: Option<u16>,
+    /// Whether a URL that the ledger does not have is noted all the same: the rule logs, or the option `record` says so.
+    pub record: Noting,
+}
+
+/// Whether a refused URL without a record gets one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noting {
+    /// It does not (policy.md section 6).
+    Skip,
+    /// It does.
+    Keep,
+}

@@ -1,0 +1,312 @@
+//! Which records somebody looks for: the filters of `GET /api/v1/urls` and of `crawlgate ledger`, in one form.
+//!
+//! Records are kept by a hash, so a filter is a look at each of them. [`piece`] goes through them in slices and ends when
+//! enough was found or the time is over; nothing here says how long that is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::vocab::crawl_status::CrawlStatus;
+use crate::vocab::target::canonical_host;
+
+use super::key::Key;
+use super::record::Record;
+
+/// Records that are read at once when most of them may not fit.
+const SLICE: usize = 1_000;
+
+/// What a record must be; what is not set says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sought {
+    crawler: Option<Box<str>>,
+    host: Option<Hosts>,
+    status: Option<CrawlStatus>,
+    code: Option<u16>,
+    prefix: Option<Box<str>>,
+    known: Option<bool>,
+}
+
+/// One host, or a domain with all below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
+    One(String),
+    /// With a dot in front.
+    Below(String),
+}
+
+/// Why a filter is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SoughtError {
+    /// There is no such key.
+    Key,
+    /// The value cannot be one; what could be, in words.
+    Value(&'static str),
+}
+
+impl fmt::Display for SoughtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key => write!(f, "there is no such filter; allowed: {}", Sought::KEYS.join(", ")),
+            Self::Value(words) => f.write_str(words),
+        }
+    }
+}
+
+impl std::error::Error for SoughtError {}
+
+impl Sought {
+    /// The filters.
+    pub const KEYS: [&str; 6] = ["crawler", "host", "status", "code", "prefix", "known"];
+
+    /// Sets a filter. An empty value is no condition, so that a form can be sent as it is.
+    ///
+    /// # Errors
+    /// If there is no such filter, or its value cannot be one.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SoughtError> {
+        if !Self::KEYS.contains(&key) {
+            return Err(SoughtError::Key);
+        }
+        if value.is_empty() {
+            return Ok(());
+        }
+        match key {
+            "crawler" => self.crawler = Some(value.into()),
+            "host" => self.host = Some(hosts(value)?),
+            "status" => self.status = Some(status(value)?),
+            "code" => self.code = Some(code(value)?),
+            "prefix" => self.prefix = Some(value.into()),
+            _ => self.known = Some(known(value)?),
+        }
+        Ok(())
+    }
+
+    /// Whether every record fits.
+    pub fn is_anything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a record fits.
+    pub fn fits(&self, record: &Record) -> bool {
+        self.crawler.as_ref().is_none_or(|crawler| *crawler == record.crawler)
+            && self.status.is_none_or(|status| status == record.status.0)
+            && self.code.is_none_or(|code| record.code == Some(code))
+            && self.known.is_none_or(|known| known == record.is_known())
+            && self.prefix.as_ref().is_none_or(|prefix| record.url.starts_with(&**prefix))
+            && self.host.as_ref().is_none_or(|hosts| hosts.have(host_of(&record.url)))
+    }
+}
+
+impl Hosts {
+    fn have(&self, host: &str) -> bool {
+        match self {
+            Self::One(one) => host == one,
+            Self::Below(dotted) => host.ends_with(dotted.as_str()) || Some(host) == dotted.strip_prefix('.'),
+        }
+    }
+}
+
+fn hosts(text: &str) -> Result<Hosts, SoughtError> {
+    const WORDS: &str = "`host` is a host, or *.HOST for it and all below it";
+    let canonical = |host| canonical_host(host).map_err(|_| SoughtError::Value(WORDS));
+    match text.strip_prefix("*.") {
+        Some(domain) => Ok(Hosts::Below([".", &canonical(domain)?].concat())),
+        None => Ok(Hosts::One(canonical(text)?)),
+    }
+}
+
+fn status(word: &str) -> Result<CrawlStatus, SoughtError> {
+    const WORDS: &str = "`status` is a word of Crawl-Status, such as ACCEPTED or REJECTED_FILTER";
+    CrawlStatus::from_word(&word.to_ascii_uppercase()).ok_or(SoughtError::Value(WORDS))
+}
+
+fn code(text: &str) -> Result<u16, SoughtError> {
+    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    number.ok_or(SoughtError::Value("`code` is a number, such as 760"))
+}
+
+fn known(word: &str) -> Result<bool, SoughtError> {
+    word.parse().map_err(|_| SoughtError::Value("`known` is true or false"))
+}
+
+/// The host of a URL in canonical form, which has no user and a lower-case host; brackets stay.
+fn host_of(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
+    let authority = behind.split(['/', '?', '#']).next().unwrap_or(behind);
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        Some(_) | None => authority,
+    }
+}
+
+/// A part of what fits.
+#[derive(Clone, Debug, Default)]
+pub struct Piece {
+    /// In the order of their keys.
+    pub found: Vec<(Key, Arc<Record>)>,
+    /// Behind which key to go on; `None` at the end.
+    pub next: Option<Key>,
+}
+
+/// Whether there is time to read more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// There is.
+    Left,
+    /// It is over.
+    Over,
+}
+
+/// What fits behind a key, at most so many. `read` gives records behind a key, as many as asked for unless there are no
+/// more; `time` is asked after each slice, so a piece may hold less than there is, and even nothing.
+pub fn piece(
+    mut read: impl FnMut(Option<Key>, usize) -> Vec<(Key, Arc<Record>)>,
+    sought: &Sought,
+    after: Option<Key>,
+    limit: usize,
+    mut time: impl FnMut() -> Time,
+) -> Piece {
+    let (mut found, mut last) = (Vec::new(), after);
+    loop {
+        let size = if sought.is_anything() { (limit - found.len()).min(SLICE) } else { SLICE };
+        let slice = read(last, size);
+        let whole = slice.len() < size;
+        for (key, record) in slice {
+            last = Some(key);
+            if !sought.fits(&record) {
+                continue;
+            }
+            found.push((key, record));
+            if found.len() >= limit {
+                return Piece { found, next: last };
+            }
+        }
+        if whole {
+            return Piece { found, next: None };
+        }
+        if time() == Time::Over {
+            return Piece { found, next: last };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::record::{Standing, Status};
+
+    fn sought(filters: &[(&str, &str)]) -> Result<Sought, SoughtError> {
+        let mut sought = Sought::default();
+        filters.iter().try_for_each(|(key, value)| sought.set(key, value))?;
+        Ok(sought)
+    }
+
+    fn record(url: &str) -> Record {
+        Record {
+            crawler: "news".into(),
+            url: url.into(),
+            standing: Standing::Entered,
+            status: Status(CrawlStatus::Filter),
+            code: Some(760),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn each_filter_tells_records_apart() {
+        let one = record("http://www.a.test:8080/x?y");
+        for (key, value, fits) in [
+            ("crawler", "news", true),
+            ("crawler", "new", false),
+            ("host", "WWW.a.test", true),
+            ("host", "a.test", false),
+            ("host", "*.a.test", true),
+            ("host", "*.www.a.test", true),
+            ("host", "*.w.a.test", false),
+            ("status", "REJECTED_FILTER", true),
+            ("status", "rejected_filter", true),
+            ("status", "ACCEPTED", false),
+            ("code", "760", true),
+            ("code", "761", false),
+            ("prefix", "http://www.a.test:8080/", true),
+            ("prefix", "https://", false),
+            ("known", "true", true),
+            ("known", "false", false),
+            ("known", "", true),
+        ] {
+            assert_eq!(sought(&[(key, value)]).unwrap().fits(&one), fits, "{key}={value}");
+        }
+        assert!(!sought(&[("crawler", "news"), ("code", "761")]).unwrap().fits(&one));
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        for (key, value) in [
+            ("hosts", "a.test"),
+            ("host", "a b"),
+            ("host", "*."),
+            ("status", "FILTER"),
+            ("code", "+760"),
+            ("code", "99999"),
+            ("known", "yes"),
+        ] {
+            assert!(sought(&[(key, value)]).is_err(), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_cut_out_of_urls() {
+        for (url, host) in [
+            ("http://a.test/", "a.test"),
+            ("https://a.test:81/x:80", "a.test"),
+            ("http://[2001:db8::7]/", "[2001:db8::7]"),
+            ("http://[2001:db8::7]:81/", "[2001:db8::7]"),
+        ] {
+            assert_eq!(host_of(url), host, "{url}");
+        }
+    }
+
+    /// Records with these numbers, of which the even ones fit.
+    fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Vec<(Key, Arc<Record>)> {
+        move |after, most| {
+            let keys = (from..to).map(|n| Key([n; 16])).filter(|key| Some(*key) > after).take(most);
+            let of = |key: Key| {
+                let Key([n, ..]) = key;
+                let code = if n.is_multiple_of(2) { 760 } else { 761 };
+                (key, Arc::new(Record { code: Some(code), ..Record::default() }))
+            };
+            keys.map(of).collect()
+        }
+    }
+
+    #[test]
+    fn pieces_follow_on_each_other() {
+        let sought = sought(&[("code", "760")]).unwrap();
+        let (mut seen, mut after) = (vec![], None);
+        loop {
+            let piece = piece(some(0, 100), &sought, after, 7, || Time::Left);
+            seen.extend(piece.found.iter().map(|(Key([n, ..]), _)| *n));
+            after = piece.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..100).filter(|n| n % 2 == 0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_search_ends_when_its_time_is_over() {
+        let none = sought(&[("code", "1")]).unwrap();
+        let endless = |after: Option<Key>, most: usize| {
+            let first = after.map_or(0, |Key(bytes)| u128::from_be_bytes(bytes)) + 1;
+            let key = |n: usize| Key((first + n as u128).to_be_bytes());
+            (0..most).map(|n| (key(n), Arc::default())).collect()
+        };
+        let mut slices = 0;
+        let piece = piece(endless, &none, None, 1, || {
+            slices += 1;
+            if slices == 3 { Time::Over } else { Time::Left }
+        });
+        assert!(piece.found.is_empty());
+        assert_eq!(piece.next, Some(Key((3 * SLICE as u128).to_be_bytes())));
+    }
+}

@@ -1,0 +1,120 @@
+//! Under which stage, verdict and reason a decision is counted, and which of them can occur.
+
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+
+use super::Verdict;
+
+/// What stands for the reason of a client that left before anything was decided.
+pub const CLIENT_LEFT: &str = "client_left";
+/// Reasons and [`CLIENT_LEFT`].
+pub(in crate::metrics) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
+
+/// The `reason` label; `None` is a client that left undecided.
+pub(in crate::metrics) fn reason_label(reason: Option<Reason>) -> &'static str {
+    reason.map_or(CLIENT_LEFT, Reason::as_str)
+}
+
+/// The place of a decision in a crawler's table of decision counters.
+pub(in crate::metrics) fn decision_slot(stage: Stage, verdict: Verdict, reason: Option<Reason>) -> usize {
+    let reason = reason.map_or(Reason::ALL.len(), Reason::index);
+    (stage as usize * Verdict::ALL.len() + verdict as usize) * REASON_SLOTS + reason
+}
+
+/// The decision that has a place there.
+pub(in crate::metrics) fn decision_of(place: usize) -> Option<(Stage, Verdict, Option<Reason>)> {
+    let (above, reason) = (place / REASON_SLOTS, place % REASON_SLOTS);
+    let verdict = *Verdict::ALL.get(above % Verdict::ALL.len())?;
+    let stage = *Stage::ALL.get(above / Verdict::ALL.len())?;
+    Some((stage, verdict, Reason::ALL.get(reason).copied()))
+}
+
+/// The number of places in that table.
+pub(in crate::metrics) const DECISION_SLOTS: usize = Stage::ALL.len() * Verdict::ALL.len() * REASON_SLOTS;
+
+/// The decisions that can occur, and so are shown as 0 until they do.
+pub(in crate::metrics) fn decisions_that_occur() -> impl Iterator<Item = (Stage, Verdict, Option<Reason>)> {
+    let rejects = Reason::ALL
+        .into_iter()
+        .flat_map(|reason| stages_of(reason).iter().map(move |s| (*s, Verdict::Reject, Some(reason))));
+    let causes = [Some(Reason::Rule), Some(Reason::Default)];
+    let allows = [Stage::Destination, Stage::Upstream, Stage::Response]
+        .into_iter()
+        .flat_map(move |stage| causes.map(move |cause| (stage, Verdict::Allow, cause)));
+    let shadows = [Stage::Request, Stage::Destination, Stage::Response]
+        .map(|stage| (stage, Verdict::ShadowReject, Some(Reason::Rule)));
+    let left = [Stage::Destination, Stage::Upstream].map(|stage| (stage, Verdict::Allow, None));
+    rejects.chain(allows).chain(shadows).chain(left)
+}
+
+/// The stages at which a reason can end a request; others are counted too, but not shown before they occur.
+fn stages_of(reason: Reason) -> &'static [Stage] {
+    match reason {
+        Reason::Rule | Reason::Default => {
+            &[Stage::Request, Stage::Destination, Stage::Response, Stage::Document]
+        }
+        Reason::TooDeep | Reason::Trap | Reason::Budget => &[Stage::Request],
+        Reason::Premature => &[Stage::Ledger],
+        Reason::Unmodified | Reason::Duplicate => &[Stage::Response, Stage::Document],
+        Reason::AmbiguousUrl => &[Stage::Target, Stage::Request],
+        Reason::BodyTooLarge => &[Stage::Response],
+        Reason::SoftError => &[Stage::Document],
+        Reason::Noncanonical | Reason::Noindex => &[Stage::Response, Stage::Document],
+        Reason::RobotsTxt | Reason::RobotsUnreachable => &[Stage::Robots],
+        Reason::Usage => &[Stage::Robots, Stage::Response],
+        Reason::IpProhibited => &[Stage::Destination],
+        Reason::UpstreamDns => &[Stage::Destination],
+        Reason::Undecided => &[Stage::Connect],
+        Reason::PortDenied => &[Stage::Destination, Stage::Connect],
+        Reason::HostMismatch | Reason::BadRequest | Reason::RequestTimeout => {
+            &[Stage::Target, Stage::Connect]
+        }
+        Reason::MethodDenied
+        | Reason::UpgradeDenied
+        | Reason::SchemeDenied
+        | Reason::HeadersTooLarge
+        | Reason::Loop => &[Stage::Target],
+        Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
+        // At the destination: it has refused connections a moment ago.
+        Reason::UpstreamConnect => &[Stage::Destination, Stage::Upstream],
+        Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
+        // A host's robots.txt is asked for first.
+        Reason::UpstreamTls => &[Stage::Robots, Stage::Upstream],
+        Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
+        Reason::Unauthorized => &[Stage::Identify],
+        Reason::Overloaded => &[Stage::Identify, Stage::Connect],
+        Reason::RateLimited
+        | Reason::QueueFull
+        | Reason::HostBackoff
+        | Reason::Stopped
+        | Reason::ShuttingDown => &[Stage::Pace],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_place_of_the_table_is_taken_once() {
+        let mut places = BTreeSet::new();
+        for stage in Stage::ALL {
+            for verdict in Verdict::ALL {
+                for reason in Reason::ALL.into_iter().map(Some).chain([None]) {
+                    let place = decision_slot(stage, verdict, reason);
+                    assert_eq!(decision_of(place), Some((stage, verdict, reason)));
+                    assert!(places.insert(place));
+                }
+            }
+        }
+        assert_eq!((places.len(), places.last()), (DECISION_SLOTS, Some(&(DECISION_SLOTS - 1))));
+    }
+
+    #[test]
+    fn every_reason_can_occur_somewhere() {
+        for reason in Reason::ALL {
+            assert!(decisions_that_occur().any(|(_, _, r)| r == Some(reason)), "{reason:?}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! One line of the decision log as its fields. Only those that somebody asked for are kept; the others are skipped.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A field of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Ts,
+    Decision,
+    Crawler,
+    Stage,
+    Method,
+    Url,
+    Host,
+    Verdict,
+    Reason,
+    Rule,
+    Policy,
+    Revision,
+    Mode,
+    HeldMs,
+    OriginStatus,
+    SentStatus,
+    ContentType,
+    Bytes,
+    DnsMs,
+    ConnectMs,
+    TlsMs,
+    TtfbMs,
+    Address,
+    Error,
+    Source,
+    Shadow,
+    Trace,
+}
+
+impl Field {
+    /// Every field, in the order of a line.
+    pub(crate) const ALL: [(Self, &'static str); 27] = [
+        (Self::Ts, "ts"),
+        (Self::Decision, "decision"),
+        (Self::Crawler, "crawler"),
+        (Self::Stage, "stage"),
+        (Self::Method, "method"),
+        (Self::Url, "url"),
+        (Self::Host, "host"),
+        (Self::Verdict, "verdict"),
+        (Self::Reason, "reason"),
+        (Self::Rule, "rule"),
+        (Self::Policy, "policy"),
+        (Self::Revision, "revision"),
+        (Self::Mode, "mode"),
+        (Self::HeldMs, "held_ms"),
+        (Self::OriginStatus, "origin_status"),
+        (Self::SentStatus, "sent_status"),
+        (Self::ContentType, "content_type"),
+        (Self::Bytes, "bytes"),
+        (Self::DnsMs, "dns_ms"),
+        (Self::ConnectMs, "connect_ms"),
+        (Self::TlsMs, "tls_ms"),
+        (Self::TtfbMs, "ttfb_ms"),
+        (Self::Address, "address"),
+        (Self::Error, "error"),
+        (Self::Source, "source"),
+        (Self::Shadow, "shadow"),
+        (Self::Trace, "trace"),
+    ];
+
+    /// The field with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(field, _)| field)
+    }
+}
+
+/// The fields that somebody asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted(u32);
+
+impl Wanted {
+    /// These, and what every decision has.
+    pub(crate) fn of(fields: impl IntoIterator<Item = Field>) -> Self {
+        let fields = fields.into_iter().chain([Field::Ts, Field::Verdict]);
+        Self(fields.fold(0, |all, field| all | 1 << field as u32))
+    }
+
+    fn has(self, field: Field) -> bool {
+        self.0 & 1 << field as u32 != 0
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Cell<'l> {
+    /// Nothing is known.
+    #[default]
+    Null,
+    Text(Cow<'l, str>),
+    Number(f64),
+    /// Names; of `shadow` those of the rules or policies.
+    Many(Vec<String>),
+}
+
+impl Cell<'_> {
+    /// The value as text; none for nothing, and for what has many.
+    pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Text(text) => Some(Cow::Borrowed(text)),
+            Self::Number(number) => Some(Cow::Owned(number.to_string())),
+            Self::Null | Self::Many(_) => None,
+        }
+    }
+
+    /// The value as a number.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) | Self::Null | Self::Many(_) => None,
+        }
+    }
+}
+
+/// A decision.
+#[derive(Debug, Default)]
+pub(crate) struct Entry<'l>([Cell<'l>; Field::ALL.len()]);
+
+impl<'l> Entry<'l> {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// If it is no JSON object, or one without a time and a verdict.
+    pub(crate) fn read(line: &'l [u8], wanted: Wanted) -> serde_json::Result<Self> {
+        let mut reader = serde_json::Deserializer::from_slice(line);
+        let entry = wanted.deserialize(&mut reader)?;
+        reader.end()?;
+        for (field, name) in [(Field::Ts, "ts"), (Field::Verdict, "verdict")] {
+            if !matches!(entry.cell(field), Cell::Text(_)) {
+                return Err(serde_json::Error::custom(format!("no decision: it has no `{name}`")));
+            }
+        }
+        Ok(entry)
+    }
+
+    /// The value of a field that was wanted.
+    pub(crate) fn cell(&self, field: Field) -> &Cell<'l> {
+        self.0.get(field as usize).unwrap_or(&Cell::Null)
+    }
+
+    /// Its text; empty for nothing.
+    pub(crate) fn text(&self, field: Field) -> Cow<'_, str> {
+        self.cell(field).text().unwrap_or_default()
+    }
+}
+
+impl<'l> DeserializeSeed<'l> for Wanted {
+    type Value = Entry<'l>;
+
+    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<Entry<'l>, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'l> Visitor<'l> for Wanted {
+    type Value = Entry<'l>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a decision, which is a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'l>>(self, mut map: A) -> Result<Entry<'l>, A::Error> {
+        let mut entry = Entry::default();
+        let mut next = 0;
+        while let Some(key) = map.next_key_seed(Key { expected: next })? {
+            let Some(field) = key.filter(|field| self.has(*field)) else {
+                map.next_value::<IgnoredAny>()?;
+                next = key.map_or(next, |field| field as usize + 1);
+                continue;
+            };
+            if let Some(place) = entry.0.get_mut(field as usize) {
+                *place = map.next_value()?;
+            }
+            next = field as usize + 1;
+        }
+        Ok(entry)
+    }
+}
+
+/// A key. Lines have theirs in one order, so the one behind the last is tried first.
+struct Key {
+    expected: usize,
+}
+
+impl<'l> DeserializeSeed<'l> for Key {
+    type Value = Option<Field>;
+
+    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<Option<Field>, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = Option<Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Option<Field>, E> {
+        match Field::ALL.get(self.expected) {
+            Some((field, name)) if *name == key => Ok(Some(*field)),
+            Some(_) | None => Ok(Field::named(key)),
+        }
+    }
+}
+
+impl<'l> Deserialize<'l> for Cell<'l> {
+    fn deserialize<D: Deserializer<'l>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_any(CellReader)
+    }
+}
+
+struct CellReader;
+
+impl<'l> Visitor<'l> for CellReader {
+    type Value = Cell<'l>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, a number, or null")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Cell<'l>, E> {
+        Ok(Cell::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Cell<'l>, E> {
+        Ok(Cell::Text(if value { "true" } else { "false" }.into()))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'l str) -> Result<Cell<'l>, E> {
+        Ok(Cell::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cell<'l>, E> {
+        Ok(Cell::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Cell<'l>, E> {
+        Ok(Cell::Number(number as f64))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Cell<'l>, E> {
+        Ok(Cell::Number(number as f64))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Cell<'l>, E> {
+        Ok(Cell::Number(number))
+    }
+
+    fn visit_seq<A: SeqAccess<'l>>(self, mut items: A) -> Result<Cell<'l>, A::Error> {
+        let mut names = Vec::new();
+        while let Some(Noted { rule, policy }) = items.next_element()? {
+            names.extend(rule.or(policy));
+        }
+        Ok(Cell::Many(names))
+    }
+}
+
+/// What `shadow` says of one verdict, as far as it is asked for.
+#[derive(Deserialize)]
+struct Noted {
+    rule: Option<String>,
+    policy: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Wanted {
+        Wanted::of(Field::ALL.map(|(field, _)| field))
+    }
+
+    #[test]
+    fn fields_stand_in_their_order() {
+        for (place, (field, name)) in Field::ALL.into_iter().enumerate() {
+            assert_eq!((field as usize, Field::named(name)), (place, Some(field)));
+        }
+        assert_eq!(Field::named("tsx"), None);
+    }
+
+    #[test]
+    fn a_line_is_read_in_any_order_and_what_is_unknown_is_skipped() {
+        let line = r#"{"zzz":{"ts":[1]},"verdict":"allow","bytes":5,"url":"a\u001b","held_ms":1.500,"rule":null,
+            "shadow":[{"rule":null,"policy":"p","verdict":"x"},{"rule":"r"}],"ts":"t"}"#;
+        let entry = Entry::read(line.as_bytes(), all()).unwrap();
+        assert_eq!((entry.text(Field::Ts), entry.text(Field::Url)), ("t".into(), "a\u{1b}".into()));
+        assert_eq!((entry.cell(Field::Bytes).number(), entry.text(Field::HeldMs)), (Some(5.0), "1.5".into()));
+        assert_eq!(entry.cell(Field::Rule), &Cell::Null);
+        assert_eq!(entry.cell(Field::Shadow), &Cell::Many(vec!["p".into(), "r".into()]));
+        let few = Entry::read(line.as_bytes(), Wanted::of([Field::Bytes])).unwrap();
+        assert_eq!((few.cell(Field::Url), few.text(Field::Verdict)), (&Cell::Null, "allow".into()));
+    }
+
+    #[test]
+    fn what_is_no_decision_is_an_error() {
+        for line in [
+            &b""[..],
+            b"{}",
+            b"[]",
+            b"null",
+            b"{\"ts\":\"t\"}",
+            b"{\"ts\":1,\"verdict\":\"allow\"}",
+            b"{\"ts\":\"t\",\"verdict\":\"allow\"} x",
+            b"{\"ts\":\"t\",\"verdict\":\"al\xff\"}",
+            b"{\"ts\":\"t\",\"verdict\":\"allow\"",
+            b"{\"ts\":\"t\",\"verdict\":\"a\x1bb\"}",
+            b"1767225600.000      0 - TCP_MISS/200 0 GET http://a/ - HIER_NONE/- -",
+        ] {
+            assert!(Entry::read(line, all()).is_err(), "{}", String::from_utf8_lossy(line));
+        }
+        let deep = "[".repeat(100_000);
+        assert!(Entry::read(format!("{{\"zzz\":{deep}").as_bytes(), all()).is_err());
+    }
+}

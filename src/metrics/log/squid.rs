@@ -1,0 +1,114 @@
+//! One line of the decision log as Squid's `access.log` has it (its format `squid`), for tools that read that.
+//!
+//! `%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %[un %Sh/%<a %mt`. What each of our decisions becomes is written down in
+//! docs/decision-log.md. It says less than the JSON line: no rule, no reason, no policy.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use super::QueryText;
+use super::line::{Fate, Line, REDACTED, Subject, shortened};
+use crate::metrics::labels::CLIENT_LEFT;
+
+/// Appends the line and its line feed. Writing to a `Vec` cannot fail.
+pub(super) fn render(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
+    let since = line.ts.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let _ = write!(out, "{}.{:03} {:6} ", since.as_secs(), since.subsec_millis(), line.lasted.as_millis());
+    match line.client {
+        Some(client) => drop(write!(out, "{client}")),
+        None => out.push(b'-'),
+    }
+    let status = line.sent_status.unwrap_or(0);
+    let _ = write!(out, " {}{}/{status:03} {} ", result(line), suffix(line), line.bytes);
+    word(shortened(line.method), out);
+    out.push(b' ');
+    subject(line, query, out);
+    out.push(b' ');
+    word(line.crawler.filter(|_| line.named).unwrap_or_default(), out);
+    match line.address {
+        Some(address) => drop(write!(out, " HIER_DIRECT/{address} ")),
+        None => out.extend_from_slice(b" HIER_NONE/- "),
+    }
+    word(line.content_type.map(shortened).unwrap_or_default(), out);
+    out.push(b'\n');
+}
+
+/// `%Ss`: what became of the request.
+fn result(line: &Line<'_>) -> &'static str {
+    match line.fate {
+        Fate::Unread => "NONE_NONE",
+        Fate::Refused if line.origin_status.is_some() => "TCP_DENIED_REPLY",
+        Fate::Refused => "TCP_DENIED",
+        Fate::Passed | Fate::Failed | Fate::TimedOut if line.method == "CONNECT" => "TCP_TUNNEL",
+        Fate::Passed | Fate::Failed | Fate::TimedOut => "TCP_MISS",
+    }
+}
+
+fn suffix(line: &Line<'_>) -> &'static str {
+    match line.fate {
+        _ if line.error == Some(CLIENT_LEFT) => "_ABORTED",
+        Fate::TimedOut => "_TIMEDOUT",
+        Fate::Passed | Fate::Refused | Fate::Failed | Fate::Unread => "",
+    }
+}
+
+/// `%ru`, with no more of the URL than the JSON line shows.
+fn subject(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
+    match (line.url, line.host, line.subject) {
+        (Some(url), ..) => match (url.split_once('?'), query) {
+            (Some((before, _)), QueryText::Redacted) => {
+                word(before, out);
+                word(REDACTED, out);
+            }
+            (Some(_) | None, QueryText::Shown | QueryText::Redacted) => word(url, out),
+        },
+        (None, Some(host), Subject::Tunnel { port }) => {
+            word(host, out);
+            let _ = write!(out, ":{port}");
+        }
+        (None, Some(host), Subject::Url { scheme }) => {
+            word(scheme, out);
+            out.extend_from_slice(b"://");
+            word(host, out);
+            out.push(b'/');
+        }
+        (None, None | Some(_), Subject::Unknown) => out.extend_from_slice(b"error:invalid-request"),
+        (None, None, Subject::Url { .. } | Subject::Tunnel { .. }) => out.push(b'-'),
+    }
+}
+
+/// Text as one field: spaces, controls and everything outside ASCII as percent-escapes; `-` for nothing.
+fn word(text: &str, out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return out.push(b'-');
+    }
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_stays_one_field() {
+        for (text, shown) in [
+            ("http://h/a?b", "http://h/a?b"),
+            ("a b\tc\n\u{1b}[2J", "a%20b%09c%0A%1B[2J"),
+            ("\u{85}\u{202e}\u{7f}", "%C2%85%E2%80%AE%7F"),
+            ("", "-"),
+        ] {
+            let mut out = Vec::new();
+            word(text, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), shown);
+        }
+    }
+}

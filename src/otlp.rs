@@ -1,0 +1,122 @@
+//! Spans by OTLP over HTTP, with protobuf: requests that are over come out of a bounded queue, and go to a collector in
+//! batches, from a task of their own.
+//!
+//! Nothing here makes a request wait. What cannot be delivered is dropped, counted and told once a minute. The connection
+//! is the operator's choice and goes where the configuration says: no variable of the environment has a say, as it
+//! would with the usual library, for which `HTTP_PROXY` could name this very proxy.
+
+mod collector;
+mod delivery;
+mod encode;
+pub mod message;
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::metrics::labels::SpansLost;
+use crate::metrics::trace::{FinishedTrace, Traces};
+
+pub use collector::{Collector, CollectorSettings};
+pub use delivery::Delivery;
+use delivery::Tries;
+pub use encode::Resource;
+
+/// Requests in one export.
+const BATCH: usize = 256;
+/// How long a request waits for others to go with.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The task that exports.
+#[derive(Debug)]
+pub struct Exporter {
+    stop: oneshot::Sender<Duration>,
+    task: JoinHandle<()>,
+}
+
+impl Exporter {
+    /// Begins to export; must be called inside a tokio runtime.
+    pub fn start(traces: Traces, delivery: Delivery) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(export(traces, delivery, stopped));
+        Self { stop, task }
+    }
+
+    /// Exports what is left, within this time, and ends. Requests that end later are counted as dropped.
+    pub async fn close(self, within: Duration) {
+        if self.stop.send(within).is_ok() {
+            let _ = self.task.await;
+        }
+    }
+}
+
+type Batch = Vec<Box<FinishedTrace>>;
+
+async fn export(mut traces: Traces, delivery: Delivery, mut stopped: oneshot::Receiver<Duration>) {
+    let mut batch = Batch::new();
+    loop {
+        let within = tokio::select! {
+            within = &mut stopped => Some(within),
+            more = gather(&mut traces, &mut batch) => match more {
+                More::Yes => None,
+                More::No => return,
+            },
+        };
+        let within = match within {
+            Some(within) => Some(within),
+            None => tokio::select! {
+                () = delivery.deliver(&batch, Tries::Several) => None,
+                within = &mut stopped => Some(within),
+            },
+        };
+        if let Some(within) = within {
+            return end(traces, batch, &delivery, within.unwrap_or_default()).await;
+        }
+        batch.clear();
+    }
+}
+
+/// Whether there is anything to export.
+enum More {
+    Yes,
+    /// The proxy is gone.
+    No,
+}
+
+/// Takes what has come, and for a moment what comes behind it. What was taken stays in the batch if this is broken off.
+async fn gather(traces: &mut Traces, batch: &mut Batch) -> More {
+    if batch.is_empty() && traces.recv_many(batch, BATCH).await == 0 {
+        return More::No;
+    }
+    let others =
+        async { while batch.len() < BATCH && traces.recv_many(batch, BATCH - batch.len()).await > 0 {} };
+    let _ = timeout(LINGER, others).await;
+    More::Yes
+}
+
+/// Exports the rest: a batch that was under way once more, and all that waits. What takes longer is lost.
+async fn end(mut traces: Traces, mut batch: Batch, delivery: &Delivery, within: Duration) {
+    traces.close();
+    let rest = async {
+        loop {
+            while batch.len() < BATCH
+                && let Ok(trace) = traces.try_recv()
+            {
+                batch.push(trace);
+            }
+            if batch.is_empty() {
+                return;
+            }
+            delivery.deliver(&batch, Tries::One).await;
+            batch.clear();
+        }
+    };
+    if timeout(within, rest).await.is_err() {
+        while let Ok(trace) = traces.try_recv() {
+            batch.push(trace);
+        }
+        delivery.lost(SpansLost::Shutdown, &batch);
+    }
+}

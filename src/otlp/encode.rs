@@ -1,0 +1,148 @@
+//! Requests as spans, with the names that OpenTelemetry's conventions for HTTP have for their attributes, and
+//! `crawlgate.*` for what only this proxy knows.
+
+use std::time::{Duration, SystemTime};
+
+use http::Method;
+
+use crate::metrics::trace::{FinishedPart, FinishedTrace};
+use crate::vocab::trace_context::SpanId;
+
+use super::message::{
+    AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, ResourceSpans, ScopeSpans, Span,
+    SpanKind, Status, StatusCode, Value,
+};
+
+/// The span is sampled.
+const SAMPLED: u32 = 0x01;
+/// It is known where its parent is.
+const HAS_REMOTE: u32 = 0x100;
+/// Its parent is in another program.
+const REMOTE: u32 = 0x200;
+
+/// The program, as it stands with each of its spans.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// `service.name`.
+    pub service: String,
+    /// `service.instance.id`: what decision ids begin with.
+    pub instance: String,
+}
+
+/// All spans of these requests.
+pub(super) fn request(resource: &Resource, batch: &[Box<FinishedTrace>]) -> ExportTraceServiceRequest {
+    let attributes = vec![
+        text("service.name", &resource.service),
+        text("service.version", env!("CARGO_PKG_VERSION")),
+        text("service.instance.id", &resource.instance),
+    ];
+    let scope =
+        InstrumentationScope { name: "crawlgate".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let spans = batch.iter().flat_map(|trace| spans(trace)).collect();
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(super::message::Resource { attributes }),
+            scope_spans: vec![ScopeSpans { scope: Some(scope), spans }],
+        }],
+    }
+}
+
+fn spans(trace: &FinishedTrace) -> impl Iterator<Item = Span> {
+    let parts = trace.parts.iter().zip(1..);
+    std::iter::once(whole(trace)).chain(parts.map(|(part, place)| part_of(trace, *part, place)))
+}
+
+fn whole(trace: &FinishedTrace) -> Span {
+    let failed = trace.status.filter(|status| *status >= 500);
+    let parent = trace.parent.map(SpanId::bytes).map_or_else(Vec::new, |id| id.to_vec());
+    let remote = if trace.parent.is_some() { REMOTE } else { 0 };
+    Span {
+        trace_id: trace.trace.bytes().to_vec(),
+        span_id: trace.span.bytes().to_vec(),
+        parent_span_id: parent,
+        name: "request".to_owned(),
+        kind: SpanKind::Server.into(),
+        start_time_unix_nano: nanos(trace.began),
+        end_time_unix_nano: nanos(trace.began + trace.lasted),
+        attributes: attributes(trace),
+        status: failed.map(|_| Status { message: String::new(), code: StatusCode::Error.into() }),
+        flags: SAMPLED | HAS_REMOTE | remote,
+    }
+}
+
+fn part_of(trace: &FinishedTrace, part: FinishedPart, place: u64) -> Span {
+    let began = trace.began + part.after;
+    Span {
+        trace_id: trace.trace.bytes().to_vec(),
+        span_id: trace.span.nth(place).bytes().to_vec(),
+        parent_span_id: trace.span.bytes().to_vec(),
+        name: part.part.as_str().to_owned(),
+        kind: SpanKind::Internal.into(),
+        start_time_unix_nano: nanos(began),
+        end_time_unix_nano: nanos(began + part.took),
+        attributes: Vec::new(),
+        status: None,
+        flags: SAMPLED | HAS_REMOTE,
+    }
+}
+
+fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
+    let method = known(&trace.method);
+    let mut all = vec![
+        text("http.request.method", method.unwrap_or("_OTHER")),
+        text("crawlgate.decision", &trace.decision),
+        text("crawlgate.crawler", &trace.crawler),
+        text("crawlgate.verdict", trace.verdict),
+        text("crawlgate.reason", trace.reason),
+        text("crawlgate.stage", trace.stage),
+        number("http.response.body.size", trace.bytes),
+    ];
+    if method.is_none() {
+        let written: String = trace.method.as_str().chars().take(128).collect();
+        all.push(text("http.request.method_original", &written));
+    }
+    if let Some((host, port)) = &trace.server {
+        all.push(text("server.address", host));
+        all.push(number("server.port", *port));
+    }
+    if let Some((name, revision)) = &trace.policy {
+        all.push(text("crawlgate.policy", name));
+        all.push(text("crawlgate.revision", revision));
+    }
+    let failed = trace.status.filter(|status| *status >= 500).map(|status| status.to_string());
+    let address = trace.address.map(|address| address.to_string());
+    for (key, value) in [
+        ("url.full", trace.url.as_deref()),
+        ("crawlgate.rule", trace.rule.as_deref()),
+        ("crawlgate.address", address.as_deref()),
+        ("error.type", trace.error.or(failed.as_deref())),
+    ] {
+        all.extend(value.map(|value| text(key, value)));
+    }
+    for (key, status) in
+        [("http.response.status_code", trace.status), ("crawlgate.origin_status", trace.origin_status)]
+    {
+        all.extend(status.map(|status| number(key, status)));
+    }
+    all
+}
+
+/// The methods that the conventions know.
+fn known(method: &Method) -> Option<&str> {
+    const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    Some(method.as_str()).filter(|method| KNOWN.contains(method))
+}
+
+fn text(key: &str, value: &str) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(Value::Text(value.to_owned())) }) }
+}
+
+fn number(key: &str, value: impl TryInto<i64>) -> KeyValue {
+    let value = Value::Int(value.try_into().unwrap_or(i64::MAX));
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

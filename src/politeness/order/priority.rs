@@ -1,0 +1,101 @@
+//! Priorities: the words of a policy, and what crawlers say in `Crawl-Priority` and in `Priority` (RFC 9218).
+
+/// How many classes a request is moved: from -2, towards the highest, to 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Priority(i8);
+
+impl Priority {
+    /// No move.
+    pub const NORMAL: Self = Self(0);
+
+    /// A priority by its number; none outside -2 to 2.
+    pub fn new(steps: i8) -> Option<Self> {
+        (-2..=2).contains(&steps).then_some(Self(steps))
+    }
+
+    /// A word of the option `priority`; what is none of them moves nothing.
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "highest" => Self(-2),
+            "higher" => Self(-1),
+            "lower" => Self(1),
+            "lowest" => Self(2),
+            _ => Self::NORMAL,
+        }
+    }
+
+    /// The value of `Crawl-Priority`; none if it is no such number.
+    pub fn from_number(text: &str) -> Option<Self> {
+        Self::new(text.trim().parse().ok()?)
+    }
+
+    /// The urgency in the value of `Priority` (RFC 9218 section 4.1): `u=0`, the most urgent, to `u=7`. None if there is
+    /// none in it, or another value: such a one is to be ignored.
+    pub fn from_urgency(text: &str) -> Option<Self> {
+        // A dictionary (RFC 8941 section 3.2): the last member of a name counts, parameters say nothing here.
+        let members = text.split(',').filter_map(|member| member.split(';').next()?.split_once('='));
+        let (_, urgency) = members.rev().find(|(name, _)| name.trim() == "u")?;
+        match urgency.trim() {
+            "0" => Some(Self(-2)),
+            "1" => Some(Self(-1)),
+            "2" | "3" | "4" => Some(Self::NORMAL),
+            "5" | "6" => Some(Self(1)),
+            "7" => Some(Self(2)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn steps(self) -> i8 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crawlers_number_is_one_of_five() {
+        for (text, steps) in [
+            ("-2", Some(-2)),
+            (" 1 ", Some(1)),
+            ("+2", Some(2)),
+            ("3", None),
+            ("-3", None),
+            ("high", None),
+            ("", None),
+        ] {
+            assert_eq!(Priority::from_number(text).map(Priority::steps), steps, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_urgency_is_read_as_rfc_9218_has_it() {
+        for (text, steps) in [
+            ("u=0", Some(-2)),
+            ("u=1, i", Some(-1)),
+            ("i, u=2", Some(0)),
+            ("u=3", Some(0)),
+            ("u=4;x=1", Some(0)),
+            ("i=?0,u=5", Some(1)),
+            ("u=6", Some(1)),
+            ("u=7, u=0", Some(-2)),
+            (" u=7 ", Some(2)),
+            ("i", None),
+            ("u=8", None),
+            ("u", None),
+            ("u=-1", None),
+            ("U=0", None),
+            ("", None),
+        ] {
+            assert_eq!(Priority::from_urgency(text).map(Priority::steps), steps, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_word_of_a_policy_is_known() {
+        for (word, steps) in [("highest", -2), ("higher", -1), ("normal", 0), ("lower", 1), ("lowest", 2)] {
+            assert_eq!(Priority::from_word(word).steps(), steps, "{word}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Character references in titles and attributes: numbers, and the names that titles and addresses have.
+//!
+//! Not the 2,231 names of HTML: one that is not here stays as it is written.
+
+use std::borrow::Cow;
+
+const NAMED: [(&str, &str); 24] = [
+    ("amp", "&"),
+    ("lt", "<"),
+    ("gt", ">"),
+    ("quot", "\""),
+    ("apos", "'"),
+    ("nbsp", "\u{a0}"),
+    ("ndash", "\u{2013}"),
+    ("mdash", "\u{2014}"),
+    ("hellip", "\u{2026}"),
+    ("laquo", "\u{ab}"),
+    ("raquo", "\u{bb}"),
+    ("lsquo", "\u{2018}"),
+    ("rsquo", "\u{2019}"),
+    ("ldquo", "\u{201c}"),
+    ("rdquo", "\u{201d}"),
+    ("middot", "\u{b7}"),
+    ("bull", "\u{2022}"),
+    ("copy", "\u{a9}"),
+    ("reg", "\u{ae}"),
+    ("auml", "\u{e4}"),
+    ("ouml", "\u{f6}"),
+    ("uuml", "\u{fc}"),
+    ("szlig", "\u{df}"),
+    ("eacute", "\u{e9}"),
+];
+
+/// The text with its references resolved.
+pub(super) fn resolved(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('&') {
+        out.push_str(before);
+        match reference(after) {
+            Some((character, behind)) => {
+                out.push_str(&character);
+                rest = behind;
+            }
+            None => {
+                out.push('&');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// What stands behind an ampersand, up to its semicolon, and what follows.
+fn reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
+    let (name, behind) = after.split_once(';').filter(|(name, _)| name.len() <= 10)?;
+    if let Some(number) = name.strip_prefix('#') {
+        let hex = number.strip_prefix(['x', 'X']);
+        let code = hex.map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16)).ok()?;
+        let character = char::from_u32(code).filter(|c| *c != '\0').unwrap_or('\u{fffd}');
+        return Some((character.to_string().into(), behind));
+    }
+    let (_, character) = NAMED.iter().find(|(known, _)| *known == name)?;
+    Some(((*character).into(), behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_resolved_and_others_stay() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("a &amp; b", "a & b"),
+            ("404 &#8211; not&nbsp;found &#x21;", "404 \u{2013} not\u{a0}found !"),
+            ("?a=1&b=2&amp;c=3", "?a=1&b=2&c=3"),
+            ("&unknown; &; & &#; &#xzz; &#0;", "&unknown; &; & &#; &#xzz; \u{fffd}"),
+            ("&amp;lt;", "&lt;"),
+        ] {
+            assert_eq!(resolved(text), expected, "{text}");
+        }
+    }
+}

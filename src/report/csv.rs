@@ -1,0 +1,66 @@
+//! Documents as lines of CSV (RFC 4180), for spreadsheets among others.
+//!
+//! A spreadsheet takes a cell that begins with `=`, `+`, `-`, `@`, a tab or a line's end for a formula, and what
+//! origins and clients send (an `ETag`, a source) may begin so: such a text gets an apostrophe in front, which spreadsheets
+//! show as text. Who needs the very bytes takes the JSON form.
+
+use serde_json::Value as Json;
+
+/// The line of names.
+pub fn head(columns: &[&str]) -> String {
+    [&columns.join(","), "\r\n"].concat()
+}
+
+/// The line of a document: its values for these columns; null is an empty cell.
+pub fn line(document: &Json, columns: &[&str]) -> String {
+    let cells = columns.iter().map(|column| cell(document.get(column).unwrap_or(&Json::Null)));
+    [&cells.collect::<Vec<_>>().join(","), "\r\n"].concat()
+}
+
+fn cell(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => quoted(&harmless(text)),
+        Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => quoted(&value.to_string()),
+    }
+}
+
+fn harmless(text: &str) -> String {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+    if formula { ["'", text].concat() } else { text.to_owned() }
+}
+
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be_and_are_no_formulas() {
+        for (value, cell) in [
+            (json!(null), ""),
+            (json!("plain"), "plain"),
+            (json!(7), "7"),
+            (json!(-7), "-7"),
+            (json!(true), "true"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("\"v1\""), "\"\"\"v1\"\"\""),
+            (json!("a\nb"), "\"a\nb\""),
+            (json!("=1+1"), "'=1+1"),
+            (json!("@x,y"), "\"'@x,y\""),
+            (json!("\tx"), "'\tx"),
+        ] {
+            assert_eq!(line(&json!({ "a": value, "z": 1 }), &["a"]), format!("{cell}\r\n"), "{value}");
+        }
+        assert_eq!(head(&["a", "b"]), "a,b\r\n");
+        assert_eq!(line(&json!({}), &["a", "b"]), ",\r\n");
+    }
+}

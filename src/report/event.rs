@@ -1,0 +1,24 @@
+//! One event of the feed as a document: what the admin API, the feed's file and the webhook send.
+
+use serde_json::{Value as Json, json};
+
+use crate::ledger::event::Event;
+
+use super::record::time;
+
+/// The document of an event with this number. The number tells it from every other one, whenever and however often it
+/// is sent.
+pub fn to_json(id: u64, event: &Event) -> Json {
+    json!({
+        "id": id,
+        "at": time(event.at),
+        "kind": event.kind.as_str(),
+        "why": event.why.as_str(),
+        "crawler": event.crawler,
+        "url": event.url,
+        "code": event.code,
+        "status": event.status,
+        "rule": event.rule,
+        "revision": event.revision,
+    })
+}

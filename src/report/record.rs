@@ -1,0 +1,115 @@
+//! One URL of the ledger as a document: what the admin API and `crawlgate ledger` write.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value as Json, json};
+
+use crate::clock::Rfc3339;
+use crate::ledger::key::Key;
+use crate::ledger::record::{At, Indexed, Record};
+
+/// The keys of the document, in the order of a table's columns.
+pub const COLUMNS: [&str; 24] = [
+    "key",
+    "crawler",
+    "url",
+    "status",
+    "code",
+    "origin_status",
+    "known",
+    "indexed",
+    "removed_at",
+    "first_seen",
+    "last_seen",
+    "last_fetched",
+    "last_error",
+    "last_changed",
+    "temporary_errors",
+    "depth",
+    "space",
+    "source",
+    "address",
+    "content_type",
+    "size",
+    "etag",
+    "last_modified",
+    "content",
+];
+
+/// The document of a record.
+pub fn to_json(key: Key, record: &Record) -> Json {
+    let (indexed, removed_at) = match record.indexed {
+        Indexed::Never => ("never", None),
+        Indexed::Perhaps => ("perhaps", None),
+        Indexed::Removed(at) => ("removed", Some(at)),
+    };
+    json!({
+        "key": key.to_string(),
+        "crawler": record.crawler,
+        "url": record.url,
+        "status": record.status.0.as_str(),
+        "code": record.code,
+        "origin_status": record.origin_status,
+        "known": record.is_known(),
+        "indexed": indexed,
+        "removed_at": removed_at.map(time),
+        "first_seen": time(record.first_seen),
+        "last_seen": time(record.last_seen),
+        "last_fetched": record.last_fetched.map(time),
+        "last_error": record.last_error.map(time),
+        "last_changed": record.last_changed.map(time),
+        "temporary_errors": record.temporary_errors,
+        "depth": record.depth,
+        "space": record.space,
+        "source": record.source,
+        "address": record.address.as_ref().map(IpAddr::to_string),
+        "content_type": Some(&record.content_type).filter(|content_type| !content_type.is_empty()),
+        "size": record.last_fetched.map(|_| record.size),
+        "etag": record.validators.etag,
+        "last_modified": record.validators.last_modified,
+        "content": record.content.as_ref().map(|hash| hex(hash)),
+    })
+}
+
+/// RFC 3339, in UTC.
+pub fn time(at: At) -> String {
+    let wall = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(at.0));
+    Rfc3339(wall.unwrap_or(SystemTime::UNIX_EPOCH)).to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_column() {
+        let document = to_json(Key([7; 16]), &Record::default());
+        let keys: BTreeSet<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, COLUMNS.into_iter().collect());
+    }
+
+    #[test]
+    fn values_are_written_as_they_are_read() {
+        let record = Record {
+            indexed: Indexed::Removed(At(1_767_225_600_000)),
+            content: Some([0xab; 32]),
+            size: 9,
+            ..Record::default()
+        };
+        let document = to_json(Key([0; 16]), &record);
+        assert_eq!(document["removed_at"], "2026-01-01T00:00:00.000Z");
+        assert_eq!(document["content"], "ab".repeat(32));
+        assert_eq!((&document["size"], &document["content_type"]), (&Json::Null, &Json::Null));
+    }
+}

@@ -1,0 +1,455 @@
+//! The ledger's store: records by key, and the feed of events.
+//!
+//! A look is taken into account at once, in memory: whoever looks up behind it sees what it came to. It is written
+//! down by one thread, in batches. Nobody waits for that but those who ask to ([`Ledger::committed`]). Events are told
+//! once they are on the disk, in the same commit as the record that owes them: over a crash none is lost or told twice.
+
+mod disk;
+mod form;
+mod memory;
+#[cfg(test)]
+mod model;
+mod queue;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::ledger::event::{Event, EventKind};
+use crate::ledger::key::Key;
+use crate::ledger::record::{At, Record};
+use crate::ledger::seen::{Seen, What};
+use crate::ledger::transition::{self, Kept, Tolerance};
+use crate::vocab::crawl_status::CrawlStatus;
+
+pub use disk::OpenError;
+use disk::{Base, Failed, Page, Place, View};
+use form::Entry;
+use memory::{Memory, Shard, Unfolded};
+use queue::{Change, Queue, Then};
+use writer::Writer;
+
+/// How long a disk that fails is left alone.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A ledger. Cheap to clone; it is closed with the last clone, or by [`Ledger::close`].
+#[derive(Clone)]
+pub struct Ledger(Arc<Handle>);
+
+struct Handle {
+    inner: Arc<Inner>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What requests and the writer share.
+struct Inner {
+    tolerance: Tolerance,
+    place: Place,
+    memory: Memory,
+    view: View,
+    queue: Queue,
+    urls: [AtomicI64; CrawlStatus::ALL.len()],
+    events: [AtomicU64; EventKind::ALL.len()],
+    told: watch::Sender<u64>,
+    failing: AtomicBool,
+    failures: AtomicU64,
+    /// So many bytes in memory are worth a pass over the tables.
+    unfolded_most: usize,
+    /// Bytes of the database's own cache.
+    pages: usize,
+}
+
+/// A look at a URL, and where it is to be written.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// The URL's key.
+    pub key: Key,
+    /// What was seen.
+    pub seen: Seen,
+    /// The key of the document that was delivered whole, if it is to be found by that.
+    pub content: Option<Key>,
+}
+
+/// The number of an event in the feed, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor(pub u64);
+
+/// How a ledger is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerSettings {
+    /// What the transitions need to know.
+    pub tolerance: Tolerance,
+    /// So many changes may wait to be written.
+    pub queue: usize,
+    /// What happens when they do.
+    pub on_full: OnFull,
+    /// Bytes of memory for records and tables, about.
+    pub cache: usize,
+}
+
+/// What happens to a note without room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// [`Ledger::room`] waits.
+    Wait,
+    /// It is dropped, and counted.
+    Drop,
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// URLs by what became of them; those of no URL are left out.
+    pub urls: BTreeMap<CrawlStatus, u64>,
+    /// Events that were written since the start, by kind.
+    pub events: BTreeMap<EventKind, u64>,
+    /// The last event.
+    pub last_event: Cursor,
+    /// Changes that are not on the disk.
+    pub queue: usize,
+    /// How often a request waited for room since the start.
+    pub waits: u64,
+    /// Looks that were lost since the start.
+    pub dropped: u64,
+    /// Commits that failed since the start.
+    pub failures: u64,
+    /// Whether the last one did.
+    pub failing: bool,
+}
+
+impl Default for LedgerSettings {
+    /// As the configuration has it.
+    fn default() -> Self {
+        Self {
+            tolerance: Tolerance { temporary_errors: 5 },
+            queue: 10_000,
+            on_full: OnFull::Wait,
+            cache: 64 << 20,
+        }
+    }
+}
+
+impl Ledger {
+    /// A ledger that dies with the process.
+    pub fn in_memory(tolerance: Tolerance) -> Self {
+        let settings = LedgerSettings { tolerance, ..LedgerSettings::default() };
+        Self::at(Place::Memory, settings).unwrap_or_else(|error| unreachable!("memory: {error}"))
+    }
+
+    /// The ledger in this directory, which is made if it is not there. Blocks: a crash before is mended here.
+    ///
+    /// # Errors
+    /// If another process has it, a later version wrote it, or it cannot be read.
+    pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, OpenError> {
+        let place = Place::in_directory(directory);
+        let made = std::fs::create_dir_all(directory);
+        made.map_err(|error| OpenError::Unreadable(place.path().to_owned(), error.to_string()))?;
+        Self::at(place, settings)
+    }
+
+    /// The same, without making one: for a look at it while no proxy runs.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and if there is none.
+    pub fn open_existing(directory: &Path, settings: LedgerSettings) -> Result<Self, OpenError> {
+        let place = Place::in_directory(directory);
+        if !place.path().exists() {
+            return Err(OpenError::Missing(place.path().to_owned()));
+        }
+        Self::at(place, settings)
+    }
+
+    fn at(place: Place, settings: LedgerSettings) -> Result<Self, OpenError> {
+        // Half for the database's pages, a quarter for what is not in the tables yet, a quarter for what is.
+        let (pages, quarter) = (settings.cache / 2, settings.cache / 4);
+        let unreadable =
+            |error: &dyn fmt::Display| OpenError::Unreadable(place.path().to_owned(), error.to_string());
+        let base = Base::open(&place, pages)?;
+        let state = base.state().map_err(|error| unreadable(&error))?;
+        let inner = Inner {
+            tolerance: settings.tolerance,
+            memory: Memory::new(quarter),
+            view: View::default(),
+            queue: Queue::new(settings.queue, settings.on_full),
+            urls: CrawlStatus::ALL
+                .map(|status| state.urls.get(&form::number_of(status)).copied().unwrap_or(0).into()),
+            events: EventKind::ALL.map(|_| AtomicU64::new(0)),
+            told: watch::Sender::new(state.event),
+            failing: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
+            unfolded_most: quarter,
+            pages,
+            place: place.clone(),
+        };
+        base.journal(|page| inner.read_back(page)).map_err(|error| unreadable(&error))?;
+        inner.view.show(&base).map_err(|error| unreadable(&error))?;
+        let inner = Arc::new(inner);
+        let writer = Writer::new(Arc::clone(&inner), base, state);
+        let thread = Builder::new().name("ledger".into()).spawn(move || writer.run());
+        let thread = thread.map_err(|error| unreadable(&error))?;
+        Ok(Self(Arc::new(Handle { inner, writer: Mutex::new(Some(thread)) })))
+    }
+
+    /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
+    pub fn look_up(&self, key: Key) -> Option<Arc<Record>> {
+        let inner = self.inner();
+        inner.entry(&mut inner.memory.of(key), key).ok().flatten().map(|entry| entry.record)
+    }
+
+    /// The URL whose document has this content, the one that had it first of those that still do.
+    pub fn with_content(&self, content: Key) -> Option<Arc<str>> {
+        self.inner().holder(content).map(|record| Arc::from(&*record.url))
+    }
+
+    /// Waits until there is room for a note, if the configuration wants that.
+    pub async fn room(&self) {
+        self.inner().queue.room().await;
+    }
+
+    /// Takes a look into account. Never waits; without room it is dropped, and counted.
+    pub fn note(&self, note: Note) {
+        self.inner().note(&note);
+    }
+
+    /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
+    /// fails.
+    pub async fn insist(&self, note: Note) {
+        loop {
+            self.inner().queue.wait_for_room().await;
+            match self.inner().take(&note) {
+                Ok(()) => return,
+                Err(Failed) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    /// Waits until everything that was noted before is on the disk; for ever if it never is.
+    pub async fn committed(&self) {
+        self.inner().queue.committed().await;
+    }
+
+    /// Records in the order of their keys, behind this one; fewer than asked for only at the end, or if the disk fails.
+    /// Blocks.
+    pub fn records(&self, after: Option<Key>, most: usize) -> Vec<(Key, Arc<Record>)> {
+        self.all_records(after, most).unwrap_or_default()
+    }
+
+    /// The same; `None` if the disk fails.
+    pub fn all_records(&self, after: Option<Key>, most: usize) -> Option<Vec<(Key, Arc<Record>)>> {
+        self.inner().records(after, most).ok()
+    }
+
+    /// Events behind this one, in their order, as far as they are on the disk. Blocks.
+    pub fn events(&self, after: Cursor, most: usize) -> Vec<(Cursor, Arc<Event>)> {
+        let events = self.inner().view.events(after.0, most).unwrap_or_default();
+        events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect()
+    }
+
+    /// Says when there are new events: the number of the last one.
+    pub fn told(&self) -> watch::Receiver<u64> {
+        self.inner().told.subscribe()
+    }
+
+    /// Has events from before this time forgotten, but the last one.
+    pub fn forget_events(&self, before: At) {
+        self.inner().queue.forget(before);
+    }
+
+    /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the
+    /// feed has come.
+    pub fn keep(&self, name: &str, value: Vec<u8>) {
+        self.inner().queue.keep(name, value);
+    }
+
+    /// What was kept under a name before the last start, or is on the disk since. Blocks.
+    pub fn kept(&self, name: &str) -> Option<Vec<u8>> {
+        let inner = self.inner();
+        inner.queue.kept(name).or_else(|| inner.view.kept(name).ok().flatten())
+    }
+
+    /// What there is.
+    pub fn stats(&self) -> Stats {
+        self.inner().stats()
+    }
+
+    /// Bytes on the disk. Blocks.
+    pub fn bytes(&self) -> u64 {
+        self.inner().place.bytes()
+    }
+
+    /// Writes what is left and closes the file. Blocks; a disk that fails is given up after a few tries.
+    pub fn close(&self) {
+        self.0.end(Then::Finish);
+    }
+
+    /// Leaves everything as a crash would.
+    #[cfg(test)]
+    fn abandon(self) {
+        self.0.end(Then::Abandon);
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.inner
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ledger").field(&self.inner().place).finish()
+    }
+}
+
+impl Handle {
+    fn end(&self, then: Then) {
+        self.inner.queue.end(then);
+        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the ledger's writer has panicked; what it was last told may be lost");
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.end(Then::Finish);
+    }
+}
+
+impl Inner {
+    /// What is in the journal only.
+    fn read_back(&self, page: Page) {
+        for change in page.changes {
+            let Ok(key) = change.key.try_into().map(Key) else { continue };
+            if let Some(content) = change.content.and_then(|content| content.try_into().ok()).map(Key) {
+                self.memory.of(content).put_content(content, key);
+            }
+            let entry = change.record.as_deref().and_then(form::record_from_bytes);
+            self.memory.put(&mut self.memory.of(key), key, Unfolded { entry, change: 0 });
+        }
+    }
+
+    fn note(&self, note: &Note) {
+        // What cannot be read must not be written over.
+        if self.queue.must_drop() || self.take(note).is_err() {
+            self.queue.drop_one();
+        }
+    }
+
+    fn take(&self, note: &Note) -> Result<(), Failed> {
+        // The first that has a content stays the one to be found by it.
+        let content = note.content.filter(|content| self.holder(*content).is_none());
+        if let Some(content) = content {
+            self.memory.of(content).put_content(content, note.key);
+        }
+        let mut shard = self.memory.of(note.key);
+        let before = self.entry(&mut shard, note.key)?;
+        let noted = transition::note(before.as_ref().map(|entry| &*entry.record), &note.seen, self.tolerance);
+        let entry = match noted.kept {
+            Kept::Same => return Ok(()),
+            Kept::Forgotten => None,
+            Kept::Changed(record) => Some(entry_of(*record, before.as_ref(), note)),
+        };
+        let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
+        let moved = (status(&before), status(&entry));
+        self.count(moved);
+        let change = Change { key: note.key, entry: entry.clone(), content, event: noted.owed, moved };
+        // In the order in which they hold: the shard is still locked.
+        let change = self.queue.push(change);
+        self.memory.put(&mut shard, note.key, Unfolded { entry, change });
+        Ok(())
+    }
+
+    fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
+        if let Some(entry) = shard.get(key) {
+            return Ok(entry);
+        }
+        let found = self.view.record(key)?;
+        if let Some(entry) = &found {
+            shard.cache(key, entry.clone());
+        }
+        Ok(found)
+    }
+
+    /// The record that a content leads to, if it still has it.
+    fn holder(&self, content: Key) -> Option<Arc<Record>> {
+        let in_memory = self.memory.of(content).content(content);
+        let key = in_memory.or_else(|| self.view.content(content).ok().flatten())?;
+        let entry = self.entry(&mut self.memory.of(key), key).ok().flatten()?;
+        (entry.content == Some(content)).then_some(entry.record)
+    }
+
+    /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.
+    fn records(&self, mut after: Option<Key>, most: usize) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+        let mut found = Vec::new();
+        while found.len() < most {
+            let (memory, folded) = (self.memory.behind(after, most), self.view.behind(after, most)?);
+            // Behind the last one of a list that was cut short there may be others.
+            let ends = [
+                (memory.len(), memory.last().map(|row| row.0)),
+                (folded.len(), folded.last().map(|row| row.0)),
+            ];
+            let end = ends.into_iter().filter(|(rows, _)| *rows >= most).filter_map(|(_, last)| last).min();
+            let mut rows: BTreeMap<Key, Option<Entry>> =
+                folded.into_iter().map(|(key, entry)| (key, Some(entry))).collect();
+            rows.extend(memory);
+            let rows = rows.into_iter().filter(|(key, _)| end.is_none_or(|end| *key <= end));
+            found.extend(rows.filter_map(|(key, entry)| Some((key, entry?.record))));
+            after = end;
+            if end.is_none() {
+                break;
+            }
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    fn stats(&self) -> Stats {
+        let positive = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
+        let urls = CrawlStatus::ALL.into_iter().zip(self.urls.iter().map(positive));
+        let events = self.events.iter().map(|count| count.load(Ordering::Relaxed));
+        Stats {
+            urls: urls.filter(|(_, count)| *count > 0).collect(),
+            events: EventKind::ALL.into_iter().zip(events).collect(),
+            last_event: Cursor(*self.told.borrow()),
+            queue: self.queue.waiting(),
+            waits: self.queue.waits(),
+            dropped: self.queue.dropped(),
+            failures: self.failures.load(Ordering::Relaxed),
+            failing: self.failing.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count(&self, (before, now): (Option<CrawlStatus>, Option<CrawlStatus>)) {
+        if before == now {
+            return;
+        }
+        for (status, by) in [(before, -1), (now, 1)] {
+            if let Some(count) = status.and_then(|status| self.urls.get(status.index())) {
+                count.fetch_add(by, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn count_event(&self, kind: EventKind) {
+        for (other, count) in EventKind::ALL.into_iter().zip(&self.events) {
+            count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The record with the key of its document: a new one's, or the one that it had.
+fn entry_of(record: Record, before: Option<&Entry>, note: &Note) -> Entry {
+    let delivered = match &note.seen.what {
+        What::Answered(answered) => answered.document.is_some() && record.last_fetched == Some(note.seen.at),
+        What::Failed { .. } | What::Refused(_) | What::Allowed => false,
+    };
+    let content = if delivered { note.content } else { before.and_then(|entry| entry.content) };
+    Entry { record: Arc::new(record), content }
+}

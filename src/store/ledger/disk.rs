@@ -1,0 +1,426 @@
+//! The tables of the ledger, in redb: one file, or memory that dies with the process.
+//!
+//! A batch is appended to the journal as it came, which costs a page or two whatever its keys are. From there it goes
+//! into the table of records later and by the key, with many others: a table by random keys takes a page for each
+//! record that is put in alone. What the journal has and the tables do not is in memory, and is read back from the
+//! journal at the start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use prost::Message;
+use redb::backends::InMemoryBackend;
+use redb::{
+    Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
+    TableDefinition, WriteTransaction,
+};
+
+use crate::ledger::event::Event;
+use crate::ledger::key::Key;
+use crate::ledger::record::At;
+
+use super::form::{self, Entry};
+use super::memory::Slice;
+
+/// The name of the file.
+pub(super) const NAME: &str = "ledger.redb";
+/// The form of the tables.
+const VERSION: u64 = 1;
+
+const RECORDS: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("records");
+const CONTENTS: TableDefinition<'_, &[u8; 16], &[u8; 16]> = TableDefinition::new("contents");
+const JOURNAL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
+const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+/// Rows of META.
+const META_VERSION: &str = "version";
+const META_STATE: &str = "state";
+/// What others keep stands under names that begin so.
+const META_KEPT: &str = "kept:";
+/// Events that are forgotten in one go.
+const FORGOTTEN: usize = 10_000;
+
+/// Why a ledger cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is none.
+    Missing(PathBuf),
+    /// Another process has it.
+    InUse(PathBuf),
+    /// A later version of this program wrote it.
+    Newer(PathBuf, u64),
+    /// It cannot be read, or is no ledger.
+    Unreadable(PathBuf, String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(path) => write!(
+                f,
+                "there is no ledger {}. A proxy makes it when its policy needs one, or ledger.keep says always",
+                path.display()
+            ),
+            Self::InUse(path) => write!(
+                f,
+                "the ledger {} is in use by another process. Stop that one, or give this one a store.path of its own",
+                path.display()
+            ),
+            Self::Newer(path, version) => write!(
+                f,
+                "the ledger {} has version {version}, and this program reads up to {VERSION}. Start the program that \
+                 wrote it, or move the file away: everything that is known of URLs goes with it",
+                path.display()
+            ),
+            Self::Unreadable(path, why) => write!(
+                f,
+                "the ledger {} cannot be opened: {why}. Mend it, or move the file away: everything that is known of \
+                 URLs goes with it",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Where the tables are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    File(PathBuf),
+    Memory,
+}
+
+/// The tables as they were last committed, for whoever reads. None while the disk fails.
+#[derive(Default)]
+pub(super) struct View(ArcSwapOption<Tables>);
+
+struct Tables {
+    records: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+    contents: ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>,
+    events: ReadOnlyTable<u64, &'static [u8]>,
+    meta: ReadOnlyTable<&'static str, &'static [u8]>,
+}
+
+/// The tables, for the one who writes.
+pub(super) struct Base(Database);
+
+/// What the writer must know again after a restart.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct State {
+    /// The number of the last commit.
+    #[prost(uint64, tag = "1")]
+    pub(super) turn: u64,
+    /// The number of the last event.
+    #[prost(uint64, tag = "2")]
+    pub(super) event: u64,
+    /// The number of the last page of the journal.
+    #[prost(uint64, tag = "3")]
+    pub(super) page: u64,
+    /// URLs by the number of their status.
+    #[prost(btree_map = "uint32, int64", tag = "4")]
+    pub(super) urls: BTreeMap<u32, i64>,
+}
+
+/// A page of the journal.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Page {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) changes: Vec<PageChange>,
+}
+
+/// A change, as the journal has it.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PageChange {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    /// None: it was forgotten.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub(super) record: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// What one commit writes.
+pub(super) struct Commit<'c> {
+    pub(super) state: &'c State,
+    /// From the one behind `first_page` on.
+    pub(super) pages: &'c [Vec<u8>],
+    pub(super) first_page: u64,
+    pub(super) events: &'c [Event],
+    pub(super) first_event: u64,
+    pub(super) kept: &'c BTreeMap<String, Vec<u8>>,
+    pub(super) forget: Option<At>,
+    /// Goes from memory into the tables.
+    pub(super) slice: &'c Slice,
+    /// The tables have what is in the journal before this page.
+    pub(super) folded_before: u64,
+}
+
+/// The tables cannot be read.
+#[derive(Debug)]
+pub(super) struct Failed;
+
+impl Base {
+    /// Opens the tables, or makes them. A crash before is mended here.
+    pub(super) fn open(place: &Place, cache: usize) -> Result<Self, OpenError> {
+        let mut builder = Builder::new();
+        builder.set_cache_size(cache);
+        let path = place.path();
+        let opened = match place {
+            Place::File(path) => {
+                private(path).map_err(|error| OpenError::Unreadable(path.clone(), error.to_string()))?;
+                builder.create(path)
+            }
+            Place::Memory => builder.create_with_backend(InMemoryBackend::new()),
+        };
+        let base = Self(opened.map_err(|error| why_not(path, error))?);
+        base.prepare().map_err(|error| OpenError::Unreadable(path.to_owned(), error.to_string()))?.map_or(
+            Ok(()),
+            |version| {
+                if version > VERSION { Err(OpenError::Newer(path.to_owned(), version)) } else { Ok(()) }
+            },
+        )?;
+        Ok(base)
+    }
+
+    /// Makes what is missing, and says the version.
+    fn prepare(&self) -> Result<Option<u64>, redb::Error> {
+        let write = self.0.begin_write()?;
+        let version = {
+            let mut meta = write.open_table(META)?;
+            let version = meta.get(META_VERSION)?.map(|bytes| number(bytes.value()));
+            if version.is_none() {
+                meta.insert(META_VERSION, VERSION.to_le_bytes().as_slice())?;
+            }
+            version
+        };
+        if version.is_some() {
+            // Nothing is to be written, least of all into a later version's file.
+            write.abort()?;
+            return Ok(version);
+        }
+        write.open_table(RECORDS)?;
+        write.open_table(CONTENTS)?;
+        write.open_table(JOURNAL)?;
+        write.open_table(EVENTS)?;
+        write.commit()?;
+        Ok(None)
+    }
+
+    /// What the last commit wrote of the writer's own.
+    pub(super) fn state(&self) -> Result<State, redb::Error> {
+        let meta = self.0.begin_read()?.open_table(META)?;
+        let bytes = meta.get(META_STATE)?;
+        Ok(bytes.and_then(|bytes| State::decode(bytes.value()).ok()).unwrap_or_default())
+    }
+
+    /// Hands out the journal, page by page.
+    pub(super) fn journal(&self, mut each: impl FnMut(Page)) -> Result<(), redb::Error> {
+        let journal = self.0.begin_read()?.open_table(JOURNAL)?;
+        for row in journal.iter()? {
+            let (_, page) = row?;
+            let page = Page::decode(page.value());
+            each(page.map_err(|error| redb::StorageError::Corrupted(error.to_string()))?);
+        }
+        Ok(())
+    }
+
+    /// Writes all of it, or nothing. Blocks until it is on the disk.
+    pub(super) fn commit(&self, commit: &Commit<'_>) -> Result<(), redb::Error> {
+        let write = self.0.begin_write()?;
+        append(&write, commit)?;
+        fold(&write, commit)?;
+        {
+            let mut meta = write.open_table(META)?;
+            for (name, value) in commit.kept {
+                meta.insert(kept_name(name).as_str(), value.as_slice())?;
+            }
+            meta.insert(META_STATE, commit.state.encode_to_vec().as_slice())?;
+        }
+        if let Some(before) = commit.forget {
+            forget(&write, before)?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+}
+
+/// Everything in the order in which it came.
+fn append(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
+    let mut journal = write.open_table(JOURNAL)?;
+    for (number, page) in (commit.first_page + 1..).zip(commit.pages) {
+        journal.insert(number, page.as_slice())?;
+    }
+    if commit.events.is_empty() {
+        return Ok(());
+    }
+    let mut events = write.open_table(EVENTS)?;
+    for (number, event) in (commit.first_event + 1..).zip(commit.events) {
+        events.insert(number, form::event_to_bytes(event).as_slice())?;
+    }
+    Ok(())
+}
+
+/// A part of what is in memory, in the order of the keys.
+fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
+    if !commit.slice.records.is_empty() {
+        let mut records = write.open_table(RECORDS)?;
+        for (key, unfolded) in &commit.slice.records {
+            match &unfolded.entry {
+                Some(entry) => drop(records.insert(&key.0, form::record_to_bytes(entry).as_slice())?),
+                None => drop(records.remove(&key.0)?),
+            }
+        }
+    }
+    if !commit.slice.contents.is_empty() {
+        let mut contents = write.open_table(CONTENTS)?;
+        for (content, key) in &commit.slice.contents {
+            contents.insert(&content.0, &key.0)?;
+        }
+    }
+    if commit.folded_before > 0 {
+        let mut journal = write.open_table(JOURNAL)?;
+        journal.retain_in(..commit.folded_before, |_, _| false)?;
+    }
+    Ok(())
+}
+
+/// The last event stays, so that numbers go on behind it.
+fn forget(write: &WriteTransaction, before: At) -> Result<(), redb::Error> {
+    let mut events = write.open_table(EVENTS)?;
+    let Some(last) = events.last()?.map(|(number, _)| number.value()) else { return Ok(()) };
+    let old = |bytes: &[u8]| form::event_from_bytes(bytes).is_none_or(|event| event.at < before);
+    let mut upto = 0;
+    for row in events.range(..last)?.take(FORGOTTEN) {
+        let (number, bytes) = row?;
+        if !old(bytes.value()) {
+            break;
+        }
+        upto = number.value();
+    }
+    events.retain_in(..=upto, |_, _| false)?;
+    Ok(())
+}
+
+impl View {
+    /// Shows what was committed last.
+    pub(super) fn show(&self, base: &Base) -> Result<(), redb::Error> {
+        let read = base.0.begin_read()?;
+        self.0.store(Some(Arc::new(Tables {
+            records: read.open_table(RECORDS)?,
+            contents: read.open_table(CONTENTS)?,
+            events: read.open_table(EVENTS)?,
+            meta: read.open_table(META)?,
+        })));
+        Ok(())
+    }
+
+    /// Shows nothing any more; the file is free once its writer has gone.
+    pub(super) fn hide(&self) {
+        self.0.store(None);
+    }
+
+    pub(super) fn record(&self, key: Key) -> Result<Option<Entry>, Failed> {
+        let tables = self.0.load();
+        let row = tables.as_ref().ok_or(Failed)?.records.get(&key.0).map_err(|_| Failed)?;
+        Ok(row.and_then(|row| form::record_from_bytes(row.value())))
+    }
+
+    pub(super) fn content(&self, content: Key) -> Result<Option<Key>, Failed> {
+        let tables = self.0.load();
+        let row = tables.as_ref().ok_or(Failed)?.contents.get(&content.0).map_err(|_| Failed)?;
+        Ok(row.map(|row| Key(*row.value())))
+    }
+
+    pub(super) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, Failed> {
+        let tables = self.0.load();
+        let row = tables.as_ref().ok_or(Failed)?.meta.get(kept_name(name).as_str()).map_err(|_| Failed)?;
+        Ok(row.map(|row| row.value().to_vec()))
+    }
+
+    /// Records behind this key, in the order of the keys.
+    pub(super) fn behind(&self, after: Option<Key>, most: usize) -> Result<Vec<(Key, Entry)>, Failed> {
+        let tables = self.0.load_full().ok_or(Failed)?;
+        let mut found = Vec::new();
+        let from = after.map_or([0; 16], |key| key.0);
+        for row in tables.records.range::<&[u8; 16]>(&from..).map_err(|_| Failed)? {
+            let (key, bytes) = row.map_err(|_| Failed)?;
+            let key = Key(*key.value());
+            if Some(key) == after {
+                continue;
+            }
+            found.extend(form::record_from_bytes(bytes.value()).map(|entry| (key, entry)));
+            if found.len() >= most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Events behind this number, in their order.
+    pub(super) fn events(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>, Failed> {
+        let tables = self.0.load_full().ok_or(Failed)?;
+        let rows = tables.events.range(after.saturating_add(1)..).map_err(|_| Failed)?;
+        let mut found = Vec::new();
+        for row in rows.take(most) {
+            let (number, bytes) = row.map_err(|_| Failed)?;
+            found.extend(form::event_from_bytes(bytes.value()).map(|event| (number.value(), event)));
+        }
+        Ok(found)
+    }
+}
+
+impl Place {
+    /// The file in this directory.
+    pub(super) fn in_directory(directory: &Path) -> Self {
+        Self::File(directory.join(NAME))
+    }
+
+    /// Its path; nothing in memory.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Memory => Path::new(""),
+        }
+    }
+
+    /// Bytes that it takes of the disk.
+    pub(super) fn bytes(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt as _;
+        std::fs::metadata(self.path()).map_or(0, |data| data.blocks() * 512)
+    }
+}
+
+/// Makes the file, if it is not there, for its owner alone: URLs may hold secrets.
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+}
+
+fn why_not(path: &Path, error: DatabaseError) -> OpenError {
+    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+        return OpenError::InUse(path.to_owned());
+    }
+    OpenError::Unreadable(path.to_owned(), error.to_string())
+}
+
+fn kept_name(name: &str) -> String {
+    format!("{META_KEPT}{name}")
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(u64::MAX, u64::from_le_bytes)
+}
+
+/// Makes a file one of another version.
+#[cfg(test)]
+pub(super) fn pretend_version(path: &Path, version: u64) {
+    let write = Builder::new().open(path).unwrap().begin_write().unwrap();
+    write.open_table(META).unwrap().insert(META_VERSION, version.to_le_bytes().as_slice()).unwrap();
+    write.commit().unwrap();
+}

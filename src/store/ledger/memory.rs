@@ -1,0 +1,194 @@
+//! What of the ledger is in memory: records that the tables do not have yet, and some of those that they have.
+//!
+//! Cut into shards by the first bits of the key, each with a lock of its own, so that the shards in their order are the
+//! keys in theirs. What is not yet in the tables stays until it is; what is there already is kept in two generations,
+//! of which the older one goes when the younger one is full.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem::{replace, size_of};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::ledger::key::Key;
+use crate::ledger::record::Record;
+use crate::store::shards::lock;
+
+use super::form::Entry;
+
+/// Shards; the first six bits of a key.
+pub(super) const SHARDS: usize = 64;
+/// What a map takes for an entry besides the record.
+const OVERHEAD: usize = 80;
+
+/// All shards.
+pub(super) struct Memory {
+    shards: Box<[Mutex<Shard>; SHARDS]>,
+    /// Bytes that wait for the tables.
+    unfolded: AtomicUsize,
+}
+
+/// One shard.
+#[derive(Default)]
+pub(super) struct Shard {
+    unfolded: BTreeMap<Key, Unfolded>,
+    contents: BTreeMap<Key, Key>,
+    young: HashMap<Key, Entry>,
+    old: HashMap<Key, Entry>,
+    young_bytes: usize,
+    /// Bytes of one generation.
+    generation: usize,
+}
+
+/// What the tables do not have yet.
+#[derive(Clone)]
+pub(super) struct Unfolded {
+    /// The record; none if it was forgotten.
+    pub(super) entry: Option<Entry>,
+    /// The number of the change.
+    pub(super) change: u64,
+}
+
+/// A part of what the tables do not have, in the order of the keys.
+#[derive(Default)]
+pub(super) struct Slice {
+    pub(super) records: Vec<(Key, Unfolded)>,
+    pub(super) contents: Vec<(Key, Key)>,
+}
+
+impl Memory {
+    /// Empty; of what the tables have, so many bytes are kept.
+    pub(super) fn new(cache: usize) -> Self {
+        let generation = cache / SHARDS / 2;
+        let shard = |()| Mutex::new(Shard { generation, ..Shard::default() });
+        Self { shards: Box::new([(); SHARDS].map(shard)), unfolded: AtomicUsize::new(0) }
+    }
+
+    /// The shard of a key, locked.
+    pub(super) fn of(&self, key: Key) -> MutexGuard<'_, Shard> {
+        let [first, ..] = &*self.shards;
+        lock(self.shards.get(place(key)).unwrap_or(first))
+    }
+
+    /// Puts a record, or that it is forgotten, before what the tables say.
+    pub(super) fn put(&self, shard: &mut Shard, key: Key, unfolded: Unfolded) {
+        shard.young.remove(&key);
+        shard.old.remove(&key);
+        let bytes = |unfolded: &Unfolded| OVERHEAD + unfolded.entry.as_ref().map_or(0, weight);
+        self.unfolded.fetch_add(bytes(&unfolded), Ordering::Relaxed);
+        if let Some(before) = shard.unfolded.insert(key, unfolded) {
+            self.unfolded.fetch_sub(bytes(&before), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that wait for the tables.
+    pub(super) fn unfolded_bytes(&self) -> usize {
+        self.unfolded.load(Ordering::Relaxed)
+    }
+
+    /// What of these shards the tables do not have; changes behind this one are not written down yet and stay away.
+    pub(super) fn slice(&self, shards: std::ops::Range<usize>, change: u64) -> Slice {
+        let mut slice = Slice::default();
+        for shard in self.shards.get(shards).into_iter().flatten() {
+            let shard = lock(shard);
+            let written = shard.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
+            slice.records.extend(written.map(|(key, unfolded)| (*key, unfolded.clone())));
+            slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
+        }
+        slice
+    }
+
+    /// The tables have this slice: what was not changed meanwhile need not stay.
+    pub(super) fn folded(&self, slice: Slice) {
+        for (key, folded) in slice.records {
+            let mut shard = self.of(key);
+            if shard.unfolded.get(&key).is_none_or(|now| now.change != folded.change) {
+                continue;
+            }
+            shard.unfolded.remove(&key);
+            let bytes = OVERHEAD + folded.entry.as_ref().map_or(0, weight);
+            self.unfolded.fetch_sub(bytes, Ordering::Relaxed);
+            if let Some(entry) = folded.entry {
+                shard.cache(key, entry);
+            }
+        }
+        for (content, key) in slice.contents {
+            let mut shard = self.of(content);
+            if shard.contents.get(&content) == Some(&key) {
+                shard.contents.remove(&content);
+            }
+        }
+    }
+
+    /// What the tables do not have, behind this key, in the order of the keys.
+    pub(super) fn behind(&self, after: Option<Key>, most: usize) -> Vec<(Key, Option<Entry>)> {
+        let mut found = Vec::new();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for shard in self.shards.iter().skip(after.map_or(0, place)) {
+            let left = most - found.len();
+            let shard = lock(shard);
+            let next = shard.unfolded.range((from, Bound::Unbounded)).take(left);
+            found.extend(next.map(|(key, unfolded)| (*key, unfolded.entry.clone())));
+            if found.len() == most {
+                break;
+            }
+        }
+        found
+    }
+}
+
+impl Shard {
+    /// What is here of a key: nothing, or the record, or that there is none.
+    pub(super) fn get(&mut self, key: Key) -> Option<Option<Entry>> {
+        if let Some(unfolded) = self.unfolded.get(&key) {
+            return Some(unfolded.entry.clone());
+        }
+        if let Some(entry) = self.young.get(&key) {
+            return Some(Some(entry.clone()));
+        }
+        let entry = self.old.remove(&key)?;
+        self.cache(key, entry.clone());
+        Some(Some(entry))
+    }
+
+    /// Keeps what the tables have.
+    pub(super) fn cache(&mut self, key: Key, entry: Entry) {
+        self.young_bytes += OVERHEAD + weight(&entry);
+        self.young.insert(key, entry);
+        if self.young_bytes > self.generation {
+            let capacity = self.young.len();
+            self.old = replace(&mut self.young, HashMap::with_capacity(capacity));
+            self.young_bytes = 0;
+        }
+    }
+
+    /// The record that has a content.
+    pub(super) fn content(&self, content: Key) -> Option<Key> {
+        self.contents.get(&content).copied()
+    }
+
+    /// Says which record has a content.
+    pub(super) fn put_content(&mut self, content: Key, key: Key) {
+        self.contents.insert(content, key);
+    }
+}
+
+fn place(key: Key) -> usize {
+    let [first, ..] = key.0;
+    usize::from(first >> 2)
+}
+
+/// What a record takes in memory, about.
+fn weight(entry: &Entry) -> usize {
+    let record = &entry.record;
+    let optional = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len() + 16);
+    size_of::<Record>()
+        + record.crawler.len()
+        + record.url.len()
+        + record.content_type.len()
+        + optional(&record.validators.etag)
+        + optional(&record.validators.last_modified)
+        + optional(&record.source)
+        + optional(&record.space)
+        + 64
+}

@@ -1,0 +1,264 @@
+//! Random looks, crashes and restarts, against a plain map of records.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::ledger::seen::{Answered, Document, Failing, Noting, Refused};
+use crate::vocab::intent::Intent;
+
+const TOLERANCE: Tolerance = Tolerance { temporary_errors: 2 };
+const URLS: u64 = 60;
+const CONTENTS: u64 = 12;
+
+/// What the ledger must say.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    records: BTreeMap<Key, (Record, Option<Key>)>,
+    events: Vec<Event>,
+}
+
+impl Model {
+    fn note(&mut self, note: &Note) {
+        let before = self.records.get(&note.key).cloned();
+        let noted = transition::note(before.as_ref().map(|(record, _)| record), &note.seen, TOLERANCE);
+        match noted.kept {
+            Kept::Same => {}
+            Kept::Forgotten => drop(self.records.remove(&note.key)),
+            Kept::Changed(record) => {
+                let delivered = matches!(&note.seen.what, What::Answered(a) if a.document.is_some());
+                let content = if delivered { note.content } else { before.and_then(|(_, content)| content) };
+                self.records.insert(note.key, (*record, content));
+            }
+        }
+        self.events.extend(noted.owed);
+    }
+
+    fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
+        let mut urls = BTreeMap::new();
+        self.records.values().for_each(|(record, _)| *urls.entry(record.status.0).or_default() += 1);
+        urls
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("crawlgate-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    /// So little memory that passes over the tables never end.
+    fn open(&self) -> Ledger {
+        let settings = LedgerSettings { tolerance: TOLERANCE, cache: 16 << 10, ..LedgerSettings::default() };
+        Ledger::open(&self.0, settings).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wait(future: impl Future) {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
+}
+
+fn key(url: u64) -> Key {
+    Key::of_url("news", &format!("http://h.test/{url}"))
+}
+
+fn content(number: u64) -> Key {
+    Key::of_content("news", "h.test", &number.to_string())
+}
+
+fn random(random: &mut fastrand::Rng, at: u64) -> Note {
+    let url = random.u64(..URLS);
+    let (mut found, status) = (None, |status, outcome, failing, document| {
+        What::Answered(Answered { status, outcome, intent: None, code: None, failing, document })
+    });
+    let refused =
+        |intent, code, record| What::Refused(Refused { outcome: CrawlStatus::Filter, intent, code, record });
+    let what = match random.u8(..10) {
+        0..4 => {
+            found = random.bool().then(|| content(random.u64(..CONTENTS)));
+            let document = Document { size: random.u64(..100), ..Document::default() };
+            status(200, CrawlStatus::Accepted, None, Some(document))
+        }
+        4 => status(404, CrawlStatus::NotFound, Some(Failing::Permanent), None),
+        5 => What::Failed { failing: Failing::Temporary, code: None },
+        6 => refused(Intent::Gone, Some(760), Noting::Skip),
+        7 => refused(Intent::Keep, Some(761), Noting::Keep),
+        8 => refused(Intent::Deny, None, Noting::Keep),
+        _ => What::Allowed,
+    };
+    let seen = Seen {
+        at: At(at),
+        url: format!("http://h.test/{url}").into(),
+        crawler: "news".into(),
+        space: None,
+        depth: None,
+        address: None,
+        source: None,
+        revision: "0".into(),
+        rule: None,
+        what,
+    };
+    Note { key: key(url), seen, content: found }
+}
+
+/// Everything that there is must be what there was behind some note since the last that was waited for.
+fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
+    let records: BTreeMap<_, _> = ledger.records(None, 1_000).into_iter().collect();
+    let events = ledger.events(Cursor(0), 100_000);
+    let is = |model: &&Model| {
+        model.records.len() == records.len()
+            && model.records.iter().all(|(key, (record, _))| records.get(key).map(|r| &**r) == Some(record))
+            && model.events.len() == events.len()
+            && model.events.iter().zip(&events).all(|(model, (_, event))| *model == **event)
+    };
+    let found = past.iter().rev().find(is).unwrap_or_else(|| {
+        panic!("{} records, {} events, in none of {} states", records.len(), events.len(), past.len())
+    });
+    assert!(events.iter().zip(1..).all(|((cursor, _), number)| cursor.0 == number));
+    found.clone()
+}
+
+fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
+    let key = key(random.u64(..URLS));
+    let expected = model.records.get(&key).map(|(record, _)| record);
+    assert_eq!(ledger.look_up(key).as_deref(), expected);
+    let content = content(random.u64(..CONTENTS));
+    if let Some(url) = ledger.with_content(content) {
+        let has = |(record, has): &(Record, Option<Key>)| *record.url == *url && *has == Some(content);
+        assert!(model.records.values().any(has), "{url} does not have that content");
+    }
+    let (after, most) = (random.bool().then_some(key), random.usize(1..URLS as usize));
+    let listed = ledger.records(after, most).into_iter().map(|(key, record)| (key, Record::clone(&record)));
+    let expected = model.records.iter().filter(|(key, _)| Some(**key) > after).take(most);
+    assert!(listed.eq(expected.map(|(key, (record, _))| (*key, record.clone()))));
+    assert_eq!(ledger.stats().urls, model.urls());
+}
+
+#[test]
+fn the_ledger_is_a_map_whatever_happens_to_it() {
+    for seed in 0..6 {
+        let (folder, mut random_of) = (Folder::new(&format!("model-{seed}")), fastrand::Rng::with_seed(seed));
+        let (mut ledger, mut past) = (folder.open(), vec![Model::default()]);
+        for at in 0..1_500 {
+            let mut now = past.last().unwrap().clone();
+            let note = random(&mut random_of, at);
+            now.note(&note);
+            ledger.note(note);
+            past.push(now);
+            match random_of.u16(..400) {
+                0..100 => check(&ledger, past.last().unwrap(), &mut random_of),
+                100..140 => {
+                    wait(ledger.committed());
+                    past = past.split_off(past.len() - 1);
+                }
+                140..145 => {
+                    ledger.abandon();
+                    ledger = folder.open();
+                    past = vec![same_as_one_of(&ledger, &past)];
+                    check(&ledger, &past[0], &mut random_of);
+                }
+                145..147 => {
+                    drop(ledger);
+                    ledger = folder.open();
+                    past = past.split_off(past.len() - 1);
+                    same_as_one_of(&ledger, &past);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_content_leads_to_the_first_url_that_still_has_it() {
+    let ledger = Ledger::in_memory(TOLERANCE);
+    let delivered = |url: u64, at: u64, found: u64| {
+        let document = Some(Document::default());
+        let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
+        let what = What::Answered(Answered { status: 200, outcome, intent, code, failing, document });
+        let seen = Seen { what, url: format!("u{url}").into(), ..random(&mut fastrand::Rng::new(), at).seen };
+        ledger.note(Note { key: key(url), seen, content: Some(content(found)) });
+    };
+    let found = |number| ledger.with_content(content(number)).map(|url| url.to_string());
+    assert_eq!(found(7), None);
+    delivered(1, 1, 7);
+    delivered(2, 2, 7);
+    delivered(1, 3, 7);
+    assert_eq!(found(7).as_deref(), Some("u1"));
+    delivered(1, 4, 8);
+    assert_eq!((found(7), found(8).as_deref()), (None, Some("u1")));
+    delivered(2, 5, 7);
+    assert_eq!(found(7).as_deref(), Some("u2"));
+}
+
+#[test]
+fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart() {
+    let folder = Folder::new("kept");
+    let ledger = folder.open();
+    let mut at = 0;
+    while ledger.stats().last_event < Cursor(5) {
+        ledger.note(random(&mut fastrand::Rng::with_seed(at), at));
+        at += 1;
+        wait(ledger.committed());
+    }
+    ledger.keep("cursor", b"5".to_vec());
+    assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
+    let (last, _) = ledger.events(Cursor(0), 100).pop().unwrap();
+    ledger.forget_events(At(u64::MAX));
+    drop(ledger);
+    let ledger = folder.open();
+    assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
+    assert_eq!(ledger.kept("other"), None);
+    let left: Vec<Cursor> = ledger.events(Cursor(0), 100).into_iter().map(|(cursor, _)| cursor).collect();
+    assert_eq!((left, ledger.stats().last_event), (vec![last], last));
+}
+
+#[test]
+fn one_process_at_a_time_and_no_older_program() {
+    let folder = Folder::new("one");
+    let settings = LedgerSettings::default();
+    assert!(matches!(Ledger::open_existing(&folder.0, settings), Err(OpenError::Missing(_))));
+    let ledger = folder.open();
+    let error = Ledger::open(&folder.0, settings).unwrap_err();
+    assert!(matches!(error, OpenError::InUse(_)) && error.to_string().contains("store.path"), "{error}");
+    ledger.close();
+    // Clones that are still about do not keep the file.
+    Ledger::open_existing(&folder.0, settings).unwrap();
+    disk::pretend_version(&folder.0.join(disk::NAME), 2);
+    let error = Ledger::open(&folder.0, settings).unwrap_err();
+    assert!(matches!(error, OpenError::Newer(_, 2)), "{error}");
+    std::fs::write(folder.0.join(disk::NAME), b"no ledger at all").unwrap();
+    assert!(matches!(Ledger::open(&folder.0, settings), Err(OpenError::Unreadable(_, _))));
+}
+
+#[test]
+fn without_room_a_note_waits_or_is_dropped() {
+    let full = |on_full, done: &dyn Fn(&Ledger) -> bool| {
+        let settings = LedgerSettings { queue: 1, on_full, ..LedgerSettings::default() };
+        let ledger = Ledger::at(Place::Memory, settings).unwrap();
+        let mut looks = fastrand::Rng::with_seed(1);
+        for at in 0..1_000_000 {
+            if done(&ledger) {
+                return ledger.stats();
+            }
+            ledger.note(random(&mut looks, at));
+        }
+        panic!("{:?}", ledger.stats())
+    };
+    let dropped = full(OnFull::Drop, &|ledger| ledger.stats().dropped > 0);
+    assert_eq!(dropped.waits, 0);
+    let waited = full(OnFull::Wait, &|ledger| {
+        wait(ledger.room());
+        assert_eq!(ledger.stats().queue, 0);
+        ledger.stats().waits > 0
+    });
+    assert_eq!(waited.dropped, 0);
+}

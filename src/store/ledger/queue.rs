@@ -1,0 +1,257 @@
+//! What waits to be written: noted by requests, taken by the writer, and who waits for that.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::mem::take;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::ledger::event::Event;
+use crate::ledger::key::Key;
+use crate::ledger::record::At;
+use crate::vocab::crawl_status::CrawlStatus;
+
+use super::OnFull;
+use super::form::Entry;
+
+/// For so long the writer waits for more, so that a batch is worth its way to the disk.
+const GATHERING: Duration = Duration::from_secs(1);
+/// So many changes are worth it at once.
+const WORTH_IT: usize = 4_096;
+
+/// What a look has changed.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) key: Key,
+    /// The record from now on; none if it is forgotten.
+    pub(super) entry: Option<Entry>,
+    /// The content by which it is to be found.
+    pub(super) content: Option<Key>,
+    pub(super) event: Option<Event>,
+    /// Its status before and behind.
+    pub(super) moved: (Option<CrawlStatus>, Option<CrawlStatus>),
+}
+
+/// What the writer takes.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) changes: Vec<Change>,
+    /// What others keep here, by name.
+    pub(super) kept: BTreeMap<String, Vec<u8>>,
+    /// Events from before are to be forgotten.
+    pub(super) forget: Option<At>,
+    /// The number of the last change.
+    pub(super) upto: u64,
+}
+
+/// What the writer is to do behind a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It goes on.
+    GoOn,
+    /// It ends once everything is written.
+    Finish,
+    /// It ends as it is.
+    #[cfg(test)]
+    Abandon,
+}
+
+/// What the writer has left to do without a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// A part of the way.
+    Some,
+}
+
+/// The queue.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+    /// Changes that are not on the disk.
+    waiting: AtomicUsize,
+    most: usize,
+    worth_it: usize,
+    on_full: OnFull,
+    room: Notify,
+    durable: watch::Sender<u64>,
+    waits: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    batch: Batch,
+    hurry: bool,
+    then: Option<Then>,
+}
+
+impl Queue {
+    pub(super) fn new(most: usize, on_full: OnFull) -> Self {
+        Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            most: most.max(1),
+            worth_it: WORTH_IT.min(most.div_ceil(2)).max(1),
+            on_full,
+            room: Notify::new(),
+            durable: watch::Sender::new(0),
+            waits: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a change in and says its number, from 1.
+    pub(super) fn push(&self, change: Change) -> u64 {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.batch.changes.push(change);
+        state.batch.upto += 1;
+        let (number, many) = (state.batch.upto, state.batch.changes.len());
+        drop(state);
+        // In between the writer is awake, or waits for more.
+        if many == 1 || many == self.worth_it {
+            self.work.notify_one();
+        }
+        number
+    }
+
+    /// Keeps a value, together with the changes before it.
+    pub(super) fn keep(&self, name: &str, value: Vec<u8>) {
+        self.lock().batch.kept.insert(name.to_owned(), value);
+        self.work.notify_one();
+    }
+
+    /// A value that still waits.
+    pub(super) fn kept(&self, name: &str) -> Option<Vec<u8>> {
+        self.lock().batch.kept.get(name).cloned()
+    }
+
+    /// Has events from before this time forgotten.
+    pub(super) fn forget(&self, before: At) {
+        self.lock().batch.forget = Some(before);
+        self.work.notify_one();
+    }
+
+    /// Whether another change would be one too many.
+    pub(super) fn must_drop(&self) -> bool {
+        self.on_full == OnFull::Drop && self.is_full()
+    }
+
+    /// Counts a change that is lost.
+    pub(super) fn drop_one(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until there is room, if it is to be waited for.
+    pub(super) async fn room(&self) {
+        if self.on_full == OnFull::Drop || !self.is_full() {
+            return;
+        }
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.wait_for_room().await;
+    }
+
+    /// Waits until there is room.
+    pub(super) async fn wait_for_room(&self) {
+        loop {
+            let notified = self.room.notified();
+            if !self.is_full() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits until everything that was put in before is on the disk; for ever if that fails.
+    pub(super) async fn committed(&self) {
+        let mut durable = self.durable.subscribe();
+        let target = {
+            let mut state = self.lock();
+            state.hurry = true;
+            state.batch.upto
+        };
+        self.work.notify_one();
+        if durable.wait_for(|upto| *upto >= target).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    /// Says what the writer is to do behind its next batch.
+    pub(super) fn end(&self, then: Then) {
+        self.lock().then.get_or_insert(then);
+        self.work.notify_one();
+    }
+
+    /// Waits for work, and then a little for more of it.
+    pub(super) fn take(&self, left: Left) -> (Batch, Then) {
+        let state = self.lock();
+        let idle = |state: &mut State| {
+            let batch = &state.batch;
+            let nothing = batch.changes.is_empty() && batch.kept.is_empty() && batch.forget.is_none();
+            nothing && left == Left::Nothing && !state.hurry && state.then.is_none()
+        };
+        let state = self.work.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+        let more = |state: &mut State| {
+            !state.hurry && state.then.is_none() && state.batch.changes.len() < self.worth_it
+        };
+        let waited = self.work.wait_timeout_while(state, GATHERING, more);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.hurry = false;
+        let next = Batch { upto: state.batch.upto, ..Batch::default() };
+        let then = state.then.unwrap_or(Then::GoOn);
+        (std::mem::replace(&mut state.batch, next), then)
+    }
+
+    /// Waits for so long before the disk is tried again; says whether it is to be given up soon.
+    pub(super) fn pause(&self, time: Duration) -> Then {
+        let waited = self.work.wait_timeout_while(self.lock(), time, |state| state.then.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.then.unwrap_or(Then::GoOn)
+    }
+
+    /// So many changes, up to this number, are on the disk.
+    pub(super) fn done(&self, changes: usize, upto: u64) {
+        self.waiting.fetch_sub(changes, Ordering::Relaxed);
+        self.durable.send_replace(upto);
+        self.room.notify_waiters();
+    }
+
+    /// Changes that are not on the disk.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How often somebody waited for room.
+    pub(super) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Changes that were lost.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting() >= self.most
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    /// Puts what came later behind this.
+    pub(super) fn extend(&mut self, mut later: Self) {
+        self.changes.append(&mut later.changes);
+        self.kept.append(&mut take(&mut later.kept));
+        self.forget = later.forget.or(self.forget);
+        self.upto = later.upto;
+    }
+}

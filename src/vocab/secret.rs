@@ -1,0 +1,168 @@
+//! What of a source line nobody may read when a mistake in it is shown: values of keys that name a password, and what
+//! `telemetry.otlp.headers` sends.
+//!
+//! It goes by the text, which may have any mistake: it would rather hide too much. Messages have care of their own.
+
+/// Words of keys whose values are secrets.
+const WORDS: [&str; 3] = ["password", "passwd", "secret"];
+
+/// The lines of a text that may hold header values for a collector.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    /// Counted from 1, in order.
+    headers: Vec<(u32, Hidden)>,
+}
+
+/// How much of a line is hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hidden {
+    /// What is behind the key `headers`.
+    BehindKey,
+    All,
+}
+
+/// A value that goes on over lines.
+enum Value {
+    /// As far as lines are indented like the key, or deeper.
+    Block { indentation: usize },
+    /// Until so many brackets are closed.
+    Flow { open: usize },
+}
+
+impl Secrets {
+    /// Looks through a text once.
+    pub(super) fn of(text: &str) -> Self {
+        let mut secrets = Self::default();
+        let (mut behind_otlp, mut value) = (false, None::<Value>);
+        for (line, number) in text.lines().zip(1..) {
+            if value.as_mut().is_some_and(|value| value.takes(line)) {
+                secrets.headers.push((number, Hidden::All));
+                continue;
+            }
+            value = None;
+            if line.trim_start().starts_with('#') {
+                continue;
+            }
+            behind_otlp |= colon_behind(line, "otlp").is_some();
+            let key = colon_behind(line, "headers").filter(|_| behind_otlp);
+            if let Some(colon) = key {
+                secrets.headers.push((number, Hidden::BehindKey));
+                value = Some(Value::begun(line, colon));
+            }
+        }
+        secrets
+    }
+
+    /// How many characters of this line may be read; `None` if all may.
+    pub(super) fn shown_of(&self, line: &str, number: u32) -> Option<usize> {
+        let by_word = WORDS.into_iter().filter_map(|word| colon_behind(line, word)).min();
+        let found = self.headers.binary_search_by_key(&number, |(number, _)| *number).ok();
+        let of_headers = found.and_then(|at| self.headers.get(at)).map(|(_, hidden)| match hidden {
+            Hidden::All => 0,
+            Hidden::BehindKey => colon_behind(line, "headers").unwrap_or(0),
+        });
+        by_word.into_iter().chain(of_headers).min()
+    }
+}
+
+impl Value {
+    /// The value of a key whose colon ends here.
+    fn begun(line: &str, colon: usize) -> Self {
+        let behind: String = line.chars().skip(colon).collect();
+        match behind.trim_start().chars().next() {
+            None | Some('#' | '|' | '>' | '&' | '!') => Self::Block { indentation: indentation(line) },
+            Some(_) => Self::Flow { open: still_open(0, &behind) },
+        }
+    }
+
+    /// Whether the next line belongs to it.
+    fn takes(&mut self, line: &str) -> bool {
+        match self {
+            Self::Block { indentation: key } => line.trim().is_empty() || indentation(line) >= *key,
+            Self::Flow { open: 0 } => false,
+            Self::Flow { open } => {
+                *open = still_open(*open, line);
+                true
+            }
+        }
+    }
+}
+
+/// How many brackets are open behind a text. Those in quoted text count too.
+fn still_open(before: usize, text: &str) -> usize {
+    text.chars().fold(before, |open, character| match character {
+        '{' | '[' => open + 1,
+        '}' | ']' => open.saturating_sub(1),
+        _ => open,
+    })
+}
+
+fn indentation(line: &str) -> usize {
+    line.chars().take_while(|c| *c == ' ').count()
+}
+
+/// Where the value of the first key that has this word in it begins, in characters.
+fn colon_behind(line: &str, word: &str) -> Option<usize> {
+    let lower = line.to_ascii_lowercase();
+    lower.match_indices(word).find_map(|(found, _)| {
+        let (before, rest) = line.split_at_checked(found)?;
+        let key = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).count();
+        let end = rest.chars().skip(key).take_while(|c| matches!(c, '"' | '\'' | ' ')).count() + key;
+        (rest.chars().nth(end) == Some(':')).then(|| before.chars().count() + end + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Vec<String> {
+        let secrets = Secrets::of(text);
+        let shown = |(line, number): (&str, u32)| {
+            let length = secrets.shown_of(line, number).unwrap_or(usize::MAX);
+            line.chars().take(length).collect()
+        };
+        text.lines().zip(1..).map(shown).collect()
+    }
+
+    #[test]
+    fn values_of_secret_keys_are_hidden() {
+        for (line, expected) in [
+            ("auth: { user: news, password_hash: \"$x\" }", "auth: { user: news, password_hash:"),
+            ("\"Password\" : é", "\"Password\" :"),
+            ("é: a, secret: b", "é: a, secret:"),
+            ("{ user: password, password: b }", "{ user: password, password:"),
+            ("# no password here", "# no password here"),
+            ("headers: { a: b }", "headers: { a: b }"),
+        ] {
+            assert_eq!(shown(line), [expected]);
+        }
+    }
+
+    #[test]
+    fn headers_for_a_collector_are_hidden_in_any_form() {
+        for (text, expected) in [
+            (
+                "telemetry: { otlp: { endpoint: e, headers: { a: b }, queue: 1 } }",
+                &["telemetry: { otlp: { endpoint: e, headers:"][..],
+            ),
+            (
+                "otlp:\n  endpoint: e\n  headers:\n    # é\n    a: b\n\n    \"c\": 'd'\n  queue: 1\nnext: n",
+                &["otlp:", "  endpoint: e", "  headers:", "", "", "", "", "", "next: n"],
+            ),
+            (
+                "otlp: {\n  endpoint: e, headers: { a: b,\n  c: d,\n  }\n}\nnext: n",
+                &["otlp: {", "  endpoint: e, headers:", "", "", "}", "next: n"],
+            ),
+            (
+                "# with otlp:\notlp: {\nheaders: {\na: b\n}, queue: 1 }\nnext: n",
+                &["# with otlp:", "otlp: {", "headers:", "", "", "next: n"],
+            ),
+            ("otlp:\n  headers:\n  a: Bearer\n    b:c\nnext: n", &["otlp:", "  headers:", "", "", "next: n"]),
+            ("otlp: none\nheaders: a", &["otlp: none", "headers:"]),
+            ("headers: a\notlp: none", &["headers: a", "otlp: none"]),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The ledger as operators and indexers see it: URLs page by page, one URL, the feed behind a cursor, the sweep.
+
+use std::sync::Mutex;
+
+use crawlgate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
+use crawlgate::admin::ledger::{Kept, LedgerApi};
+use crawlgate::ledger::key::Key;
+use crawlgate::ledger::record::At;
+use crawlgate::ledger::seen::{Answered, Document, Failing, Noting, Refused, Seen, What};
+use crawlgate::ledger::transition::Tolerance;
+use crawlgate::store::ledger::{Ledger, Note};
+use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::vocab::crawler::Crawler;
+use crawlgate::vocab::intent::Intent;
+use crawlgate::vocab::rule_id::Slug;
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+/// Remembers what it was told to do.
+#[derive(Debug, Default)]
+struct Sweeping(Mutex<Option<Progress>>);
+
+impl Sweeps for Sweeping {
+    fn begin(&self, how: How) -> Result<(), Busy> {
+        let mut progress = self.0.lock().unwrap();
+        if progress.as_ref().is_some_and(|progress| progress.state == State::Running) {
+            return Err(Busy);
+        }
+        let gap = Gap {
+            crawler: "news".into(),
+            url: "http://a.test/".into(),
+            rule: Some("spaces.b".into()),
+            code: Some(760),
+        };
+        *progress = Some(Progress {
+            state: State::Running,
+            how,
+            revision: "3f9c2a1b".into(),
+            looked_at: 3,
+            total: 9,
+            removed: 1,
+            moved: 0,
+            allowed: 2,
+            gaps: vec![gap],
+        });
+        Ok(())
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Kept for Nothing {
+    fn ledger(&self) -> Option<Ledger> {
+        None
+    }
+}
+
+struct Desk {
+    bench: Bench,
+    ledger: Ledger,
+}
+
+impl Desk {
+    async fn new() -> Self {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        Self::with(Arc::new(ledger.clone()), ledger).await
+    }
+
+    async fn with(kept: Arc<dyn Kept>, ledger: Ledger) -> Self {
+        let (metrics, policy, stops) = parts();
+        let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
+        let api = LedgerApi::new(kept, Arc::new(Sweeping::default()), crawlers, Clock::manual().0);
+        let admin =
+            Admin::new(Guard::new([], None), metrics, Readiness::new(Vec::new), policy, stops).ledger(api);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        tokio::spawn(admin.serve(listener, std::future::pending()));
+        Self { bench: Bench { addr, draining: Arc::default() }, ledger }
+    }
+
+    fn note(&self, crawler: &str, url: &str, at: u64, what: What) {
+        let seen = Seen {
+            at: At(at),
+            url: url.into(),
+            crawler: crawler.into(),
+            space: None,
+            depth: None,
+            address: None,
+            source: None,
+            revision: "3f9c2a1b".into(),
+            rule: Some("r1".into()),
+            what,
+        };
+        self.ledger.note(Note { key: Key::of_url(crawler, url), seen, content: None });
+    }
+
+    async fn get(&self, path: &str) -> (u16, Json) {
+        let answer = self.bench.ask(&format!("GET /api/v1/{path}"), "").await;
+        (status(&answer), serde_json::from_str(body(&answer)).expect(&answer))
+    }
+
+    async fn post(&self, path: &str, document: &str) -> (u16, Json) {
+        let length = document.len();
+        let addr = self.bench.addr;
+        let head =
+            format!("POST /api/v1/{path} HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {length}\r\n\r\n");
+        let answer = self.bench.raw(&[&head, document].concat()).await;
+        (status(&answer), serde_json::from_str(body(&answer)).expect(&answer))
+    }
+
+    async fn urls(&self, query: &str) -> Vec<String> {
+        let (status, list) = self.get(&format!("urls?{query}")).await;
+        assert_eq!(status, 200, "{query}: {list}");
+        let mut urls: Vec<String> = list["urls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| {
+                format!("{} {}", record["crawler"].as_str().unwrap(), record["url"].as_str().unwrap())
+            })
+            .collect();
+        urls.sort();
+        urls
+    }
+}
+
+fn delivered() -> What {
+    What::Answered(Answered {
+        status: 200,
+        outcome: CrawlStatus::Accepted,
+        intent: None,
+        code: None,
+        failing: None,
+        document: Some(Document { content_type: "text/html".into(), size: 7, ..Document::default() }),
+    })
+}
+
+fn refused(code: u16) -> What {
+    What::Refused(Refused {
+        outcome: CrawlStatus::Filter,
+        intent: if code == 761 { Intent::Keep } else { Intent::Gone },
+        code: Some(code),
+        record: Noting::Keep,
+    })
+}
+
+fn failed() -> What {
+    What::Failed { failing: Failing::Permanent, code: Some(700) }
+}
+
+#[tokio::test]
+async fn without_a_ledger_the_answer_names_the_cure() {
+    let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+    let desk = Desk::with(Arc::new(Nothing), ledger).await;
+    for path in ["urls", "urls/000000000000000000000000000000ff", "events", "ledger"] {
+        let (status, said) = desk.get(path).await;
+        assert_eq!(status, 404, "{path}");
+        assert!(said["detail"].as_str().unwrap().contains("ledger.keep: always"), "{path}: {said}");
+    }
+    assert_eq!(desk.post("ledger/sweep", "{\"dry_run\": true}").await.0, 404);
+}
+
+#[tokio::test]
+async fn urls_are_found_by_what_is_remembered_of_them() {
+    let desk = Desk::new().await;
+    desk.note("news", "http://www.a.test/x", 1, delivered());
+    desk.note("news", "http://b.test/", 2, delivered());
+    desk.note("anonymous", "http://www.a.test/x", 3, refused(760));
+    let (x, y, b) = ("news http://www.a.test/x", "anonymous http://www.a.test/x", "news http://b.test/");
+    for (query, found) in [
+        ("", vec![y, b, x]),
+        ("crawler=news", vec![b, x]),
+        ("host=*.a.test", vec![y, x]),
+        ("host=www.a.test&crawler=anonymous", vec![y]),
+        ("status=ACCEPTED", vec![b, x]),
+        ("code=760", vec![y]),
+        ("prefix=http%3A%2F%2Fb", vec![b]),
+        ("known=false", vec![y]),
+        ("url=HTTP%3A%2F%2Fwww.A.test%2Fx", vec![y, x]),
+        ("url=http%3A%2F%2Fwww.a.test%2Fx&crawler=news", vec![x]),
+        ("url=http%3A%2F%2Fwww.a.test%2F", vec![]),
+        ("host=c.test", vec![]),
+    ] {
+        assert_eq!(desk.urls(query).await, found, "{query}");
+    }
+    let (_, list) = desk.get("urls?code=760").await;
+    let one = &list["urls"][0];
+    let (status, record) = desk.get(&format!("urls/{}", one["key"].as_str().unwrap())).await;
+    assert_eq!((status, &record), (200, one));
+    assert_eq!(record["status"], "REJECTED_FILTER");
+    assert_eq!(desk.get("urls/000000000000000000000000000000ff").await.0, 404);
+    for wrong in ["urls/1", "urls?hosts=a", "urls?limit=0", "urls?after=1", "urls?url=x", "urls?known=1"] {
+        assert_eq!(desk.get(wrong).await.0, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_urls_follow_on_each_other_without_a_gap() {
+    let desk = Desk::new().await;
+    for n in 0..25 {
+        desk.note("news", &format!("http://a.test/{n}"), n, delivered());
+    }
+    let (mut seen, mut after) = (vec![], String::new());
+    loop {
+        let (_, list) = desk.get(&format!("urls?limit=10&after={after}")).await;
+        seen.extend(list["urls"].as_array().unwrap().iter().map(|url| url["url"].to_string()));
+        match list["next"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => break,
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 25);
+}
+
+#[tokio::test]
+async fn the_feed_goes_on_behind_the_cursor() {
+    let desk = Desk::new().await;
+    assert_eq!(desk.get("events").await, (200, json!({ "events": [], "next": 0, "more": false })));
+    for (n, what) in [refused(760), refused(761), failed(), refused(760)].into_iter().enumerate() {
+        let url = format!("http://a.test/{n}");
+        desk.note("news", &url, 1_767_225_600_000, delivered());
+        desk.note("news", &url, 1_767_225_601_000, what);
+    }
+    desk.ledger.committed().await;
+    let (_, feed) = desk.get("events?limit=1").await;
+    let first = json!({
+        "id": 1, "at": "2026-01-01T00:00:01.000Z", "kind": "removal", "why": "excluded", "crawler": "news",
+        "url": "http://a.test/0", "code": 760, "status": null, "rule": "r1", "revision": "3f9c2a1b",
+    });
+    assert_eq!(feed, json!({ "events": [first], "next": 1, "more": true }));
+    for (query, ids, next, more) in [
+        ("after=1", vec![2, 3, 4], 4, false),
+        ("after=4", vec![], 4, false),
+        ("after=9", vec![], 9, false),
+        ("kind=removal", vec![1, 3, 4], 4, false),
+        ("kind=removal&limit=2", vec![1, 3], 3, true),
+        ("kind=moved", vec![2], 4, false),
+        ("kind=&after=2&limit=2", vec![3, 4], 4, false),
+    ] {
+        let (_, feed) = desk.get(&format!("events?{query}")).await;
+        let seen: Vec<_> =
+            feed["events"].as_array().unwrap().iter().map(|e| e["id"].as_u64().unwrap()).collect();
+        assert_eq!(
+            (seen, feed["next"].as_u64(), feed["more"].as_bool()),
+            (ids, Some(next), Some(more)),
+            "{query}"
+        );
+    }
+    for wrong in ["after=-1", "after=", "kind=gone", "limit=1001", "since=1", "after=1&after=2"] {
+        assert_eq!(desk.get(&format!("events?{wrong}")).await.0, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_is_started_once_and_followed() {
+    let desk = Desk::new().await;
+    desk.note("news", "http://a.test/", 1, delivered());
+    let (status, stats) = desk.get("ledger").await;
+    assert_eq!((status, &stats["urls"], &stats["sweep"]), (200, &json!(1), &Json::Null));
+    assert_eq!(stats["by_status"]["ACCEPTED"], 1);
+    for wrong in ["", "{}", "{\"dry_run\": 1}", "{\"dry_run\": true, \"x\": 1}"] {
+        assert_eq!(desk.post("ledger/sweep", wrong).await.0, 400, "{wrong}");
+    }
+    let (status, said) = desk.post("ledger/sweep", "{\"dry_run\": true}").await;
+    assert_eq!((status, &said["sweep"]["dry_run"]), (202, &json!(true)));
+    assert_eq!(desk.post("ledger/sweep", "{\"dry_run\": false}").await.0, 409);
+    let (_, stats) = desk.get("ledger").await;
+    let sweep = &stats["sweep"];
+    assert_eq!(
+        (&sweep["state"], &sweep["looked_at"], &sweep["total"]),
+        (&json!("running"), &json!(3), &json!(9))
+    );
+    assert_eq!(sweep["gaps"][0]["rule"], "spaces.b");
+}

@@ -1,0 +1,120 @@
+//! The real binary: a decision is found by its id, its host with the line that ruled, and a stream ends with the proxy.
+
+use serde_json::{Value as Json, json};
+
+use crate::reload::{Client, admin};
+use crate::support::gate::Gate;
+use crate::upstream::scripted::{Client as Raw, Origin, until};
+
+const POLICY: &str = "policy: 1
+name: live
+options:
+  disposition: allow
+  robots: { obey: true }
+  politeness: { delay: 0s, concurrency: 3 }
+";
+const CONFIG: &str = "listen: 127.0.0.1:0
+admin: { listen: 127.0.0.1:0 }
+policy: { path: policy.yaml, watch: false }
+logs: { decisions: none }
+egress:
+  allow_loopback: true
+  ports: [1-65535]
+  hosts: { a.test: 127.0.0.1 }
+";
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn shown(gate: &Gate, path: &str) -> Json {
+    let answer = admin(gate, &format!("GET /api/v1/{path}"));
+    serde_json::from_str(&answer.body).expect(&answer.body)
+}
+
+#[test]
+fn what_the_proxy_does_is_shown() {
+    let mut gate = Gate::start(CONFIG, POLICY);
+    let origin = Origin::start(|visit| {
+        while let Some(request) = visit.request() {
+            let file = "User-agent: *\nDisallow: /private\n";
+            let body = if request.starts_with("GET /robots.txt ") { file } else { "page" };
+            let length = body.len();
+            visit.send(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"));
+        }
+    });
+    let get = |path: &str| Client::new(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port));
+    let mut stream = Raw::connect(gate.admin);
+    stream.send(&format!("GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n", gate.admin));
+    assert!(stream.until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
+
+    assert_eq!(get("/x").status, 200);
+    // Lines of different workers may stand in the ring in either order.
+    until("the first is in the ring", || shown(&gate, "decisions/00000000-0")["decisions"] == 1);
+    let refused = get("/private?q=1");
+    assert_eq!(refused.field("crawl-reason"), Some("robots_txt"));
+    let id = refused.field("crawl-decision").unwrap().to_owned();
+    until("it is in the ring", || admin(&gate, &format!("GET /api/v1/decisions/{id}")).status == 200);
+    let found = shown(&gate, &format!("decisions/{id}"));
+    assert_eq!((&found["decision"], &found["verdict"]), (&json!(id), &json!("reject")));
+    assert_eq!(found["host"], "a.test");
+    assert_eq!(admin(&gate, "GET /api/v1/decisions/00000000-0").status, 404);
+    let none = shown(&gate, "decisions/00000000-0");
+    assert!(none["detail"].as_str().unwrap().contains("reach back to 20"), "{none}");
+    assert_eq!(none["decisions"], 2);
+
+    a_trace_is_found(&gate, origin.port);
+
+    let url = format!("http://a.test:{}/private/y", origin.port);
+    let host = shown(&gate, &format!("hosts/a.test?url={url}"));
+    assert_eq!((&host["tracked"], &host["slots"]), (&json!(true), &json!({ "used": 0, "of": 3 })), "{host}");
+    let robots = &host["robots"][0];
+    assert_eq!(
+        (&robots["status"], &robots["authority"]),
+        (&json!("known"), &json!(format!("a.test:{}", origin.port)))
+    );
+    assert_eq!(
+        robots["ruling"],
+        json!({ "url": url, "allow": false, "line": 2, "rule": "Disallow: /private", "group": "*" })
+    );
+    assert_eq!(shown(&gate, "hosts?q=a.te")["total"], 1);
+
+    gate.signal("TERM");
+    assert_eq!(gate.ended(), Some(0));
+    let lines: Vec<Json> = stream
+        .rest()
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let verdicts: Vec<_> = lines.iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["allow", "reject", "allow", "reject"]);
+}
+
+/// By the name that its crawler gave it, with all its decisions.
+fn a_trace_is_found(gate: &Gate, port: u16) {
+    let traced = |path: &str| {
+        let url = format!("http://a.test:{}{path}", port);
+        let head = format!(
+            "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-00\r\n\r\n",
+            port
+        );
+        Client::new(gate.proxy).ask(&head)
+    };
+    assert_eq!(traced("/x").status, 200);
+    until("the first is in the ring", || {
+        admin(gate, &format!("GET /api/v1/decisions/{TRACE}")).status == 200
+    });
+    let second = traced("/private").field("crawl-decision").unwrap().to_owned();
+    until("both are in the ring", || {
+        let found = admin(gate, &format!("GET /api/v1/decisions/{TRACE}"));
+        found.status == 200 && found.body.contains("others\":[\"")
+    });
+    let found = shown(gate, &format!("decisions/{TRACE}"));
+    assert_eq!((&found["trace"], &found["decision"]), (&json!(TRACE), &json!(second)), "{found}");
+    let others = found["others"].as_array().unwrap();
+    let first = shown(gate, &format!("decisions/{}", others[0].as_str().unwrap()));
+    assert_eq!(
+        (others.len(), &first["trace"], &first["verdict"]),
+        (1, &json!(TRACE), &json!("allow")),
+        "{first}"
+    );
+}

@@ -1,0 +1,100 @@
+//! `POST /api/v1/explain`.
+
+use serde_json::{Value as Json, json};
+
+use super::Bench;
+
+const POLICY: &str = "policy: 1
+name: acme
+options: { disposition: allow }
+rules:
+  - { id: cgi, about: no scripts, forbid: { under: /cgi-bin } }
+  - { id: soon, when: { under: /s }, set: { priority: higher } }
+  - { id: films, forbid: { content_type: video/mp4 } }
+";
+
+async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
+    bench.ask("POST /api/v1/explain", body.to_string().as_bytes()).await
+}
+
+#[tokio::test]
+async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
+    let bench = Bench::new(POLICY).await;
+    let (status, said) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(said["url"], "http://a.example/cgi-bin/x");
+    assert_eq!((&said["rules"][0]["rule"], &said["rules"][0]["status"]), (&"cgi".into(), &"matched".into()));
+    assert_eq!(
+        (&said["decision"]["verdict"], &said["decision"]["rule"], &said["decision"]["status"]),
+        (&"reject".into(), &"cgi".into(), &451.into())
+    );
+    assert_eq!(said["answer"]["profile"], "generic");
+    let answers = said["answers"].as_array().unwrap();
+    assert_eq!(answers.len(), 10);
+    assert!(answers.contains(&said["answer"]));
+    let of = |profile: &str| answers.iter().find(|answer| answer["profile"] == profile).unwrap();
+    assert_eq!(of("nutch")["status_line"], "HTTP/1.1 410 Gone");
+    assert_eq!(of("heritrix")["kind"], "refused");
+    let case = "- url: \"http://A.example/cgi-bin/x\"\n  \
+                expect: { verdict: reject, stage: request, reason: rule, rule: \"cgi\", intent: deny }\n";
+    assert_eq!(said["case"], case);
+}
+
+#[tokio::test]
+async fn the_profile_is_the_one_asked_for_or_the_crawlers() {
+    let bench = Bench::new(POLICY).await;
+    for (facts, profile) in [
+        (json!({}), "generic"),
+        (json!({ "crawler": "news" }), "scrapy"),
+        (json!({ "crawler": "other" }), "generic"),
+        (json!({ "crawler": "news", "profile": "nutch" }), "nutch"),
+        (json!({ "crawler": "news", "profile": null }), "scrapy"),
+    ] {
+        let mut body = facts;
+        body["url"] = "http://a.example/cgi-bin/x".into();
+        let (status, said) = explain(&bench, &body).await;
+        assert_eq!((status, &said["answer"]["profile"]), (200, &profile.into()), "{body}");
+        let named = said["case"].as_str().unwrap().contains(&format!("\n  profile: {profile}\n"));
+        assert_eq!(named, body["profile"].is_string(), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn stages_run_as_far_as_the_facts_reach() {
+    let bench = Bench::new(POLICY).await;
+    for (facts, verdict, stage) in [
+        (json!({ "url": "http://a.example/s" }), "allow", "request"),
+        (json!({ "url": "http://a.example/s", "content_type": "video/mp4" }), "reject", "response"),
+        (json!({ "url": "http://a.example/s", "tunnel": true }), "undecided", "connect"),
+    ] {
+        let (_, said) = explain(&bench, &facts).await;
+        assert_eq!(said["decision"]["verdict"], verdict, "{facts}");
+        assert_eq!(said["decision"]["stage"], stage, "{facts}");
+    }
+}
+
+#[tokio::test]
+async fn facts_that_cannot_be_read_are_a_problem() {
+    let bench = Bench::new(POLICY).await;
+    for (body, said) in [
+        ("", "no JSON object"),
+        ("[]", "no JSON object"),
+        ("{}", "`url` is missing"),
+        (r#"{"url": 1}"#, "`url` must be text"),
+        (r#"{"url": "http://a.example:99999/"}"#, "port"),
+        (r#"{"url": "http://a.example/", "crawlr": "x"}"#, "did you mean `crawler`"),
+        (r#"{"url": "http://a.example/", "profile": "scrappy"}"#, "did you mean `scrapy`"),
+        (r#"{"url": "http://a.example/", "profile": 1}"#, "`profile` must be one of generic"),
+        (r#"{"url": "http://a.example/", "depth": -1}"#, "`depth` must be a whole number"),
+    ] {
+        let (status, problem) = bench.ask("POST /api/v1/explain", body.as_bytes()).await;
+        assert_eq!((status, &problem["status"]), (400, &400.into()), "{body}");
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{body}: {problem}");
+    }
+    let long = json!({ "url": "http://a.example/", "referer": "x".repeat(64 << 10) });
+    let (status, problem) = explain(&bench, &long).await;
+    assert_eq!((status, &problem["detail"]), (413, &"the body is longer than 64 KiB".into()));
+    let words = json!({ "url": "http://a.example/", "x".repeat(10_000): 1 });
+    let (_, problem) = explain(&bench, &words).await;
+    assert!(problem["detail"].as_str().unwrap().len() < 300, "{problem}");
+}

@@ -1,0 +1,110 @@
+//! `GET /api/v1/status`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crawlgate::admin::health::{Check, CheckState, Readiness};
+use crawlgate::metrics::labels::Source;
+use crawlgate::metrics::log::{Log, LogSettings};
+use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::stage::Stage;
+use http::Method;
+use serde_json::json;
+
+use super::Bench;
+
+const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
+
+#[tokio::test]
+async fn it_counts_what_records_counted_and_nothing_else() {
+    let bench = Bench::new(POLICY).await;
+    let settings = LogSettings { to: crawlgate::metrics::log::Destination::None, ..LogSettings::default() };
+    let log = Log::open(settings, &bench.metrics, &bench.clock).unwrap();
+    let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
+    let news = bench.metrics.crawler("news");
+    for (refused, took) in [(true, 3), (true, 30), (false, 3_000)] {
+        let mut record = recorder.begin(bench.clock.now(), &Method::GET);
+        record.crawler(news);
+        if refused {
+            record.enter(Stage::Request);
+            record.rejected(Reason::Rule, None, Keep::Full);
+            record.answered(451, Source::Proxy);
+        } else {
+            record.enter(Stage::Response);
+            record.allowed(None);
+            record.answered(200, Source::Origin);
+        }
+        bench.hand.advance(Duration::from_millis(took));
+    }
+    let _open = bench.metrics.connection();
+    let _waits = recorder.begin(bench.clock.now(), &Method::GET);
+    bench.metrics.hosts(7, 2, 0);
+
+    let (status, said) = bench.ask("GET /api/v1/status", b"").await;
+    assert_eq!(status, 200);
+    assert_eq!((&said["metrics"], &said["log_dropped"]), (&"full".into(), &0.into()));
+    assert_eq!((&said["version"], &said["instance"]), (&env!("CARGO_PKG_VERSION").into(), &"it".into()));
+    assert_eq!(
+        (&said["started_at"], &said["uptime_ms"]),
+        (&"2026-01-01T00:00:00.000Z".into(), &3_033.into())
+    );
+    assert_eq!(said["policy"]["name"], "acme");
+    assert_eq!((&said["ready"], &said["warnings"]), (&true.into(), &json!([])));
+    assert_eq!((&said["connections"], &said["inflight"], &said["held"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(said["hosts"], json!({ "tracked": 7, "backing_off": 2 }));
+    assert_eq!(said["requests"], 3);
+    assert_eq!(
+        said["decisions"],
+        json!({
+            "allow": 1, "reject": 2, "shadow_reject": 0,
+            "by_reason": [
+                { "reason": "rule", "stage": "request", "verdict": "reject", "count": 2 },
+                { "reason": "default", "stage": "response", "verdict": "allow", "count": 1 },
+            ],
+            "by_crawler": [
+                { "crawler": "anonymous", "allow": 0, "reject": 0, "shadow_reject": 0 },
+                { "crawler": "news", "allow": 1, "reject": 2, "shadow_reject": 0 },
+            ],
+        })
+    );
+    let latency = &said["latency"];
+    let counts: Vec<u64> = serde_json::from_value(latency["counts"].clone()).unwrap();
+    let bounds: Vec<Option<u64>> = serde_json::from_value(latency["le_ms"].clone()).unwrap();
+    assert_eq!((bounds.len(), bounds[0], bounds.last()), (counts.len(), Some(5), Some(&None)));
+    let at = |bound| counts[bounds.iter().position(|of| *of == bound).unwrap()];
+    assert_eq!([at(Some(5)), at(Some(50)), at(Some(2_500)), at(Some(5_000)), at(None)], [1, 2, 2, 3, 3]);
+    assert_eq!(latency["sum_ms"], 3_033);
+}
+
+#[tokio::test]
+async fn what_readiness_says_is_there() {
+    let checks = || {
+        vec![
+            Check::new("policy", CheckState::Ok("acme".into())),
+            Check::new("log", CheckState::Warn("7 lines were lost".into())),
+            Check::new("drain", CheckState::Fail("the proxy is shutting down".into())),
+        ]
+    };
+    let bench = Bench::with(POLICY, None, Readiness::new(checks)).await;
+    let (_, said) = bench.ask("GET /api/v1/status", b"").await;
+    assert_eq!(said["ready"], false);
+    assert_eq!(said["warnings"], json!(["log: 7 lines were lost", "drain: the proxy is shutting down"]));
+}
+
+/// Where nothing is counted, nothing is known: a zero would say that nobody asks.
+#[tokio::test]
+async fn without_metrics_it_says_that_nothing_is_known() {
+    let bench = Bench::uncounted(POLICY).await;
+    let _open = bench.metrics.connection();
+    let (status, said) = bench.ask("GET /api/v1/status", b"").await;
+    assert_eq!(status, 200);
+    let keys = said.as_object().unwrap();
+    let unknown: BTreeSet<&str> =
+        keys.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.as_str()).collect();
+    let expected =
+        ["connections", "tunnels", "inflight", "held", "hosts", "requests", "decisions", "bytes", "latency"];
+    assert_eq!(unknown, expected.into());
+    assert_eq!((&said["metrics"], &said["log_dropped"]), (&"none".into(), &0.into()));
+    assert_eq!(said["policy"]["name"], "acme");
+}

@@ -1,0 +1,491 @@
+//! `crawlgate decisions`: what it shows of a log, what it leaves out, what it counts, and what no log can make it do.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::metrics::Metrics;
+use crawlgate::metrics::log::{Closed, Destination, Log, LogSettings, Rotate};
+use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::target::UrlTarget;
+use serde_json::{Value as Json, json};
+
+use crate::support::command::{Said, crawlgate};
+use crate::support::folder::Folder;
+use crate::support::gate::Gate;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A line as the proxy writes it; `change` replaces some of its fields.
+fn line(second: u32, change: Json) -> String {
+    let mut line = json!({
+        "ts": format!("2026-01-01T00:00:{second:02}.500Z"), "decision": "9f3c01ab-1f", "crawler": "anonymous",
+        "stage": "response", "method": "GET", "url": "http://www.example.com/a", "host": "www.example.com",
+        "verdict": "allow", "reason": "default", "rule": null, "policy": "acme", "revision": "3f9c2a1b",
+        "mode": "enforce", "held_ms": null, "origin_status": 200, "sent_status": 200, "content_type": "text/html",
+        "bytes": 321, "dns_ms": 1.234, "connect_ms": 0.007, "tls_ms": null, "ttfb_ms": 95.0,
+        "address": "192.0.2.7", "error": null,
+    });
+    change.as_object().unwrap().iter().for_each(|(key, value)| line[key] = value.clone());
+    line.to_string()
+}
+
+fn log() -> String {
+    let refused = json!({ "verdict": "reject", "sent_status": 451, "reason": "rule", "rule": "no-pdf" });
+    let mut lines = vec![
+        line(0, json!({ "crawler": "news-bot" })),
+        line(1, refused.clone()),
+        line(2, json!({ "held_ms": 1250.0, "reason": "rule", "rule": "pages" })),
+        line(3, json!({ "verdict": "shadow_reject", "reason": "rule", "rule": "tried", "held_ms": 35.2 })),
+        line(4, json!({ "method": "CONNECT", "url": null, "sent_status": null, "error": "client_left" })),
+    ];
+    let mut hidden = refused;
+    hidden["url"] = Json::Null;
+    hidden["host"] = "other.example".into();
+    hidden["rule"] = "a-rule-with-a-name-that-is-long".into();
+    lines.push(line(5, hidden));
+    lines.push(line(6, json!({ "rule": "pages" })));
+    lines.join("\n") + "\n"
+}
+
+/// Runs the command on standard input.
+fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
+    crawlgate(Folder::new().path(), &[&["decisions", "--log", "-"], arguments].concat(), input)
+}
+
+#[test]
+fn a_decision_is_one_aligned_line() {
+    let said = run(&[], log());
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let expected = "\
+2026-01-01T00:00:00.500Z  news-bot   allow   200  default     -           GET http://www.example.com/a
+2026-01-01T00:00:01.500Z  anonymous  reject  451  rule        no-pdf      GET http://www.example.com/a
+2026-01-01T00:00:02.500Z  anonymous  allow   200  rule        pages       GET http://www.example.com/a  held 1.25 s
+2026-01-01T00:00:03.500Z  anonymous  shadow  200  rule        tried       GET http://www.example.com/a  held 35 ms
+2026-01-01T00:00:04.500Z  anonymous  allow   -    default     -           CONNECT www.example.com  client_left
+2026-01-01T00:00:05.500Z  anonymous  reject  451  rule        a-rule-with-a-name-that-is-long  GET other.example
+2026-01-01T00:00:06.500Z  anonymous  allow   200  default     pages                     GET http://www.example.com/a
+";
+    assert_eq!(said.out, expected, "{}", said.out);
+}
+
+#[test]
+fn as_json_it_is_the_line_of_the_log() {
+    let said = run(&["--format", "json"], log());
+    assert_eq!((said.code, said.out), (0, log()));
+    // The last line need not have an end.
+    let said = run(&["--format", "json"], log().trim_end());
+    assert_eq!((said.code, said.out), (0, log()));
+}
+
+#[test]
+fn what_does_not_pass_is_left_out() {
+    for (arguments, seconds) in [
+        (&["--filter", "verdict=reject"][..], &[1, 5][..]),
+        (&["--filter", "verdict=reject", "--filter", "host=*.com"], &[1]),
+        (&["--filter", "rule!=", "--filter", "verdict!=reject"], &[2, 3, 6]),
+        (&["--filter", "held>=35.2"], &[2, 3]),
+        (&["--filter", "url~/a$", "--filter", "status<400", "--filter", "crawler!=anonymous"], &[0]),
+        (&["--filter", "error=client_left"], &[4]),
+        (&["--filter", "rule=a-*-long"], &[5]),
+        (&["--since", "2026-01-01T00:00:05Z"], &[5, 6]),
+        (&["--since", "2026-01-01T01:00:05.500+01:00", "--filter", "status=451"], &[5]),
+        (&["--since", "1s"], &[]),
+    ] {
+        let said = run(arguments, log());
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}");
+        let found: Vec<u32> = said.out.lines().map(|line| line[17..19].parse().unwrap()).collect();
+        assert_eq!(found, seconds, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_summary_counts() {
+    let said = run(&["--summary", "rule"], log());
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let expected = "\
+rule                             decisions    allowed    refused  in shadow   share  last
+-                                        2          2          0          0   28.6%  2026-01-01T00:00:04.500Z
+pages                                    2          2          0          0   28.6%  2026-01-01T00:00:06.500Z
+a-rule-with-a-name-that-is-long          1          0          1          0   14.3%  2026-01-01T00:00:05.500Z
+no-pdf                                   1          0          1          0   14.3%  2026-01-01T00:00:01.500Z
+tried                                    1          1          0          1   14.3%  2026-01-01T00:00:03.500Z
+7 decisions, 2 refused, from 2026-01-01T00:00:00.500Z to 2026-01-01T00:00:06.500Z
+";
+    assert_eq!(said.out, expected, "{}", said.out);
+    let said = run(&["--summary", "host", "--limit", "1", "--filter", "verdict=reject"], log());
+    assert!(said.out.contains("1 more (--limit)\n2 decisions, 2 refused"), "{}", said.out);
+    let said = run(&["--summary", "crawler", "--format", "json"], log());
+    let found: Json = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(found["rows"][1]["name"], "news-bot");
+    assert_eq!(
+        (&found["decisions"], &found["refused"], &found["left_out"]),
+        (&json!(7), &json!(2), &json!(0))
+    );
+    let said = run(&["--summary", "reason", "--limit", "all"], "");
+    assert!(said.code == 0 && said.out.ends_with("no decisions\n"), "{said:?}");
+}
+
+#[test]
+fn what_is_no_decision_is_counted_and_told() {
+    let mut input = log().into_bytes();
+    let evil = json!({
+        "url": "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m", "crawler": "\u{202e}bot\u{0}", "rule": "a\r\nb",
+        "ts": "2026\u{1b}[1m", "method": "\u{7f}", "reason": "\u{8}\u{8}", "host": "\u{1b}[31mh",
+    });
+    writeln!(&mut input, "{}", line(7, evil)).unwrap();
+    input.extend_from_slice(
+        b"\n\xff\xfe\0\0\n{\"ts\":\"t\",\"verdict\":\"al\x1b[2Jlow\"}\nno json\n[1,2]\n{}\n",
+    );
+    input.extend_from_slice(format!("{{\"ts\":\"{}\"}}\n", "x".repeat(2_000_000)).as_bytes());
+    input.extend_from_slice("[".repeat(2_000_000).as_bytes());
+    input.extend_from_slice(b"\n{\"ts\":\"torn");
+    for form in
+        [&["--format", "text"][..], &["--format", "json"], &["--summary", "rule"], &["--summary", "host"]]
+    {
+        let said = run(form, &input);
+        let told = "8 of 16 lines cannot be read; the first is standard input:10: ";
+        assert!(said.code == 1 && said.err.contains(told), "{form:?} {}", said.err);
+        let text = said.out + &said.err;
+        assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{form:?} {text:?}");
+    }
+    let said = run(&["--format", "json"], &input);
+    let shown: Json = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+    assert_eq!(shown["url"], "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m");
+}
+
+fn packed(text: &str) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+    packer.write_all(text.as_bytes()).unwrap();
+    packer.finish().unwrap()
+}
+
+#[test]
+fn rotated_files_are_read_in_order() {
+    let folder = Folder::new();
+    for (second, name) in
+        [(1, "d.jsonl.11"), (3, "d.jsonl.2"), (4, "d.jsonl.1"), (5, "d.jsonl"), (9, "d.jsonl.bak")]
+    {
+        folder.write(name, line(second, json!({})) + "\n");
+    }
+    folder.write("d.jsonl.10.gz", packed(&(line(2, json!({})) + "\n")));
+    let seconds =
+        |said: &Said| -> Vec<u32> { said.out.lines().map(|l| l[17..19].parse().unwrap()).collect() };
+    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl", "--all"], "");
+    assert_eq!((said.code, seconds(&said)), (0, vec![1, 2, 3, 4, 5]), "{said:?}");
+    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    assert_eq!(seconds(&said), [5]);
+    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
+    assert_eq!(seconds(&said), [2]);
+    // Packed, it has no last lines to begin with.
+    assert_eq!(Follower::start(folder.path(), &["d.jsonl.10.gz", "--follow"]).second(), "02");
+    // The last line of a file that grows is not there yet.
+    folder.write("d.jsonl", line(5, json!({})) + "\n{\"ts\":\"20");
+    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    assert_eq!((said.code, seconds(&said)), (0, vec![5]));
+    folder.write("d.jsonl.10.gz", b"no archive");
+    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl", "--all"], "");
+    assert!(said.code == 3 && said.err.contains("d.jsonl.10.gz: "), "{said:?}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_cure() {
+    let folder = Folder::new();
+    folder.write("policy.yaml", "policy: 1\nname: p\noptions: { disposition: allow }\n");
+    for (logs, arguments, code, part) in [
+        ("", &[][..], 2, "logs.decisions is stderr, which cannot be read: set it to a file"),
+        ("logs: { decisions: none }", &[], 2, "there is no log"),
+        ("logs: { decisions: d.jsonl }", &[], 2, "d.jsonl cannot be read: No such file"),
+        ("logs: { decisions: d.log, format: squid }", &[], 2, "logs.format is squid"),
+        ("", &["--log", "-", "--all"], 2, "--all"),
+        ("", &["--log", "no-such-file"], 2, "--log FILE names another"),
+        ("", &["--log", "."], 3, ".: Is a directory"),
+        ("", &["--follow", "--summary", "rule"], 2, "cannot be used with"),
+        ("", &["--limit", "5"], 2, "--summary"),
+        ("", &["--summary", "rule", "--limit", "0"], 2, "a number from 1 on"),
+        ("", &["--filter", "verdikt=allow"], 2, "did you mean `verdict`?"),
+        ("", &["--since", "yesterday"], 2, "write how long ago"),
+    ] {
+        folder.write("c.yaml", format!("policy: {{ path: policy.yaml }}\n{logs}\n"));
+        let config: &[&str] = if arguments.contains(&"--log") { &[] } else { &["--config", "c.yaml"] };
+        let said = crawlgate(folder.path(), &[&["decisions"], config, arguments].concat(), "");
+        assert!(
+            said.code == code && said.err.contains(part) && said.out.is_empty(),
+            "{arguments:?} {said:?}"
+        );
+    }
+}
+
+fn start(folder: &Path, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_crawlgate"))
+        .args([&["decisions", "--log"], arguments].concat())
+        .current_dir(folder)
+        .env_remove("CRAWLGATE_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// As with `| head -1`.
+#[test]
+fn a_reader_that_has_enough_ends_it_quietly() {
+    let folder = Folder::new();
+    folder.write("d.jsonl", log().repeat(2_000));
+    for form in ["text", "json"] {
+        let mut child = start(folder.path(), &["d.jsonl", "--format", form]);
+        let mut first = String::new();
+        BufReader::with_capacity(512, child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let status = child.wait().unwrap();
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!((status.code(), told.as_str()), (Some(0), ""), "{first}");
+    }
+}
+
+/// A command that follows, and the lines that it shows.
+struct Follower {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Follower {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = start(folder, arguments);
+        let (here, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).for_each(|line| drop(here.send(line)));
+        });
+        Self { child, lines }
+    }
+
+    fn next(&self) -> String {
+        self.lines.recv_timeout(LONG).expect("another line")
+    }
+
+    fn second(&self) -> String {
+        self.next()[17..19].to_owned()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn following_goes_over_moves_and_cuts() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let text = |seconds: std::ops::Range<u32>| {
+        seconds.fold(String::new(), |mut text, second| {
+            writeln!(&mut text, "{}", line(second, json!({}))).unwrap();
+            text
+        })
+    };
+    let append = |text: &str| {
+        fs::File::options().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap()
+    };
+    fs::write(&path, text(0..15)).unwrap();
+    let follower = Follower::start(folder.path(), &["d.jsonl", "--follow", "--filter", "verdict=allow"]);
+    let shown: Vec<String> = (5..15).map(|_| follower.second()).collect();
+    assert_eq!((shown[0].as_str(), shown[9].as_str()), ("05", "14"));
+    append("no decision\n");
+    // In two halves.
+    let whole = text(15..16);
+    append(&whole[..50]);
+    append(&whole[50..]);
+    assert_eq!(follower.second(), "15");
+    fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+    fs::write(&path, text(16..17)).unwrap();
+    assert_eq!(follower.second(), "16");
+    append(&text(17..18));
+    assert_eq!(follower.second(), "17");
+    // Cut: shorter than what was read.
+    fs::write(&path, text(18..19)).unwrap();
+    assert_eq!(follower.second(), "18");
+    append(&text(19..20));
+    assert_eq!(follower.second(), "19");
+    // Rotated twice since the last look, perhaps.
+    fs::rename(&path, folder.path().join("d.jsonl.1")).unwrap();
+    fs::write(folder.path().join("new"), text(20..21)).unwrap();
+    fs::rename(folder.path().join("d.jsonl.1"), folder.path().join("d.jsonl.2")).unwrap();
+    fs::rename(folder.path().join("new"), folder.path().join("d.jsonl.1")).unwrap();
+    fs::write(&path, text(21..22)).unwrap();
+    assert_eq!((follower.second(), follower.second()), ("20".to_owned(), "21".to_owned()));
+}
+
+/// Where it begins with the last lines nobody knows their numbers.
+#[test]
+fn following_tells_no_number_of_a_line_that_it_did_not_count_to() {
+    let folder = Folder::new();
+    let lines: String = (0..15).map(|second| line(second, json!({})) + "\n").collect();
+    for (arguments, told) in
+        [(&["d.jsonl", "--follow"][..], "d.jsonl: "), (&["d.jsonl", "--follow", "--all"], "d.jsonl:16: ")]
+    {
+        folder.write("d.jsonl", format!("{lines}no decision\n"));
+        let mut child = start(folder.path(), arguments);
+        let mut warning = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(warning.contains(told), "{told} {warning}");
+    }
+}
+
+/// The log itself rotates, faster than anybody looks: no line is missed and none comes twice.
+#[test]
+fn following_misses_nothing_of_a_log_that_rotates() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let (clock, _hand) = Clock::manual();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let rotate = Some(Rotate { size: 20_000, keep: 1_000 });
+    let settings = LogSettings { to: Destination::Path(path), rotate, ..LogSettings::default() };
+    let log = Log::open(settings, &metrics, &clock).unwrap();
+    let recorder = Recorder::new(metrics, log.clone(), clock.clone());
+    let write = |n: usize| {
+        let mut record = recorder.begin(clock.now(), &http::Method::GET);
+        record.target(&UrlTarget::parse(&format!("http://h.example/{n}")).unwrap());
+        record.rejected(Reason::Rule, None, Keep::Full);
+    };
+    let follower = Follower::start(folder.path(), &["d.jsonl", "--follow", "--all", "--format", "json"]);
+    for n in 0..3_000 {
+        write(n);
+        if n % 50 == 0 {
+            assert_eq!(log.flush(LONG), Closed::Done);
+        }
+    }
+    assert_eq!(log.close(LONG), Closed::Done);
+    for n in 0..3_000 {
+        let line: Json = serde_json::from_str(&follower.next()).unwrap();
+        assert_eq!(line["url"], format!("http://h.example/{n}"));
+    }
+    assert!(folder.path().join("d.jsonl.20").exists());
+}
+
+/// Loses nothing silently: a proxy whose log has no room tells it where people look, and how much it was at last.
+#[test]
+fn losses_are_told() {
+    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: /dev/full }\n";
+    let mut gate = Gate::start(config, "policy: 1\nname: t\noptions: { disposition: disallow }\n");
+    for _ in 0..3 {
+        ask(&gate, "http://h.invalid/");
+    }
+    let until = |gate: &Gate, words: &str| {
+        let begun = std::time::Instant::now();
+        while !gate.said().contains(words) && begun.elapsed() < LONG {
+            std::thread::yield_now();
+        }
+        assert!(gate.said().contains(words), "{words}: {}", gate.said());
+    };
+    until(&gate, "decision log: it cannot be written, its lines are lost: No space left on device");
+    let ready = get(&gate, "/readyz");
+    assert!(ready.contains("warn decision_log") && ready.contains("cannot be written"), "{ready}");
+    gate.signal("TERM");
+    until(&gate, "decision log: lines were lost");
+    assert_eq!(gate.ended(), Some(0));
+    assert!(gate.said().contains("lines=3"), "{}", gate.said());
+}
+
+#[test]
+fn a_proxy_writes_squids_lines() {
+    let config =
+        "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: log.json, format: squid }\n";
+    let gate = Gate::start(config, "policy: 1\nname: t\noptions: { disposition: disallow, record: full }\n");
+    ask(&gate, "http://h.invalid/x?y");
+    let begun = std::time::Instant::now();
+    while !gate.log().ends_with('\n') && begun.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    let log = gate.log();
+    let fields: Vec<&str> = log.split_ascii_whitespace().collect();
+    assert_eq!(fields[2..4], ["127.0.0.1", "TCP_DENIED/451"], "{log}");
+    assert_eq!(fields[5..], ["GET", "http://h.invalid/x?y", "-", "HIER_NONE/-", "-"], "{log}");
+}
+
+fn ask(gate: &Gate, url: &str) {
+    let head = format!("GET {url} HTTP/1.1\r\nHost: h.invalid\r\nConnection: close\r\n\r\n");
+    exchange(gate.proxy, &head);
+}
+
+fn get(gate: &Gate, path: &str) -> String {
+    exchange(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin))
+}
+
+fn exchange(to: std::net::SocketAddr, head: &str) -> String {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The log of a real proxy: what a request tells of secrets is not in it, and the command finds it by the configuration.
+#[test]
+fn the_log_of_a_proxy_is_found_and_holds_no_query() {
+    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
+                  logs: { decisions: decisions.jsonl, redact_query: true }\n\
+                  egress: { allow_loopback: true, ports: [1-65535] }\n";
+    let policy = "policy: 1\nname: t\noptions: { disposition: allow, robots: { obey: false } }\n\
+                  rules:\n  - { id: refused, forbid: { under: /refused }, log: true }\n\
+                  \x20 - { id: tried, mode: shadow, forbid: { param.token: s3cret } }\n";
+    let gate = Gate::start(config, policy);
+    for path in ["refused?token=s3cret", "open?token=s3cret", "refused/s3cret?x"] {
+        let head = format!(
+            "GET http://h.invalid/{path} HTTP/1.1\r\nHost: h.invalid\r\nReferer: http://h.invalid/?s3cret\r\n\
+             Cookie: s3cret\r\nAuthorization: Bearer s3cret\r\nCrawl-Via: http://h.invalid/?s3cret\r\nConnection: close\r\n\r\n"
+        );
+        exchange(gate.proxy, &head);
+    }
+    // Allowed, and answered here: one that the shadow would refuse.
+    let head = "OPTIONS http://127.0.0.1:9/?token=s3cret HTTP/1.1\r\nHost: 127.0.0.1:9\r\nMax-Forwards: 0\r\n\
+                Connection: close\r\n\r\n";
+    exchange(gate.proxy, head);
+    let shown = || {
+        let config = gate.file("crawlgate.yaml");
+        crawlgate(
+            Path::new("."),
+            &["decisions", "--config", config.to_str().unwrap(), "--format", "json"],
+            "",
+        )
+    };
+    let begun = std::time::Instant::now();
+    while shown().out.lines().count() < 4 && begun.elapsed() < LONG {
+        std::thread::yield_now();
+    }
+    let said = shown();
+    assert!(said.code == 0 && said.err.is_empty(), "{said:?}");
+    assert!(
+        said.out.contains("/refused?redacted") && said.out.contains("/refused/s3cret?redacted"),
+        "{}",
+        said.out
+    );
+    assert_eq!(said.out.matches("s3cret").count(), 1, "only in the path: {}", said.out);
+    assert!(!gate.said().contains("s3cret"), "{}", gate.said());
+    // Every field of a line can be asked for, and is written down.
+    let documented = fs::read_to_string("docs/decision-log.md").unwrap();
+    let shadowed =
+        said.out.lines().find(|line| line.contains("\"shadow\":[")).expect("one that a shadow would refuse");
+    let line: Json = serde_json::from_str(shadowed).unwrap();
+    let mut filters = vec![];
+    for key in line.as_object().unwrap().keys() {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not in docs/decision-log.md");
+        filters.extend(["--filter".to_owned(), format!("{key}!=\u{1}")]);
+    }
+    let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+    let said = run(&filters, shadowed);
+    assert_eq!((said.code, said.out.lines().count()), (0, 1), "{said:?}");
+}

@@ -1,0 +1,78 @@
+//! `strip_params` and `replace` with `rewrite: true`, and traps, over real sockets.
+
+use super::{Bench, CONFIG, ask, policy};
+
+fn last(bench: &Bench) -> String {
+    bench.heads().last().cloned().unwrap_or_default()
+}
+
+const REWRITES: &str = "  strip_params: { names: [sid, utm_*], rewrite: true }";
+
+#[test]
+fn another_url_is_fetched_and_judged_in_its_turn() {
+    let rules = "  - { id: old, when: { under: /old }, set: { replace: [{ regex: '/old', with: '/new', rewrite: true }] } }
+  - { id: secret, forbid: { under: /new/secret } }
+  - { id: asked, forbid: { in_query: utm_campaign } }";
+    let bench = Bench::new(&policy(REWRITES, rules), |_| None);
+    for (path, fetched) in [
+        ("/a?sid=1&b=2", "/a?b=2"),
+        ("/a?b=2", "/a?b=2"),
+        ("/old/x", "/new/x"),
+        ("/old/x?sid=1", "/new/x"),
+        // The second time nothing is rewritten, so that this ends.
+        ("/old/old", "/new/new"),
+    ] {
+        let answer = bench.get(path);
+        assert_eq!(answer.status(), 200, "{path}");
+        let line = format!("GET {fetched} HTTP/1.1");
+        assert!(last(&bench).starts_with(&line), "{path}: {}", last(&bench));
+    }
+    // Conditions see the URL as it was asked for first, and then the one in its place.
+    for (path, rule) in [("/a?utm_campaign=x", "asked"), ("/old/secret", "secret")] {
+        let answer = bench.get(path);
+        assert_eq!((answer.status(), answer.value("crawl-rule")), (451, rule), "{path}");
+    }
+}
+
+#[test]
+fn what_was_meant_for_one_host_does_not_go_to_another() {
+    let replace = "  replace: [{ regex: '//a\\.test', with: '//b.test', rewrite: true }]";
+    let bench = Bench::new(&policy(replace, "  - { set: { index: true } }"), |_| None);
+    let secret = "Cookie: a=b\r\nAuthorization: Basic eA==\r\nX-Other: 1\r\n";
+    assert_eq!(bench.ask("/", secret).status(), 200);
+    let head = last(&bench).to_ascii_lowercase();
+    assert!(head.contains("host: b.test:") && head.contains("x-other"), "{head}");
+    assert!(!head.contains("cookie") && !head.contains("authorization"), "{head}");
+    let url = format!("http://b.test:{}/", bench.origin.port);
+    assert_eq!(ask(bench.gate.proxy, &url, secret).status(), 200);
+    assert!(last(&bench).to_ascii_lowercase().contains("cookie"), "{}", last(&bench));
+}
+
+#[test]
+fn a_trap_names_itself_in_the_answer() {
+    let bench = Bench::with(
+        CONFIG,
+        &policy(
+            "  traps: builtin",
+            "  - { id: t, about: no loops, when: { under: /t }, set: { traps: repeated_run } }",
+        ),
+        |_| None,
+    );
+    for (path, rule, detail) in [
+        ("/a/x/a/y/a", "", "trap repeated_segment: one segment of the path stands there three times"),
+        (
+            "/t/a/a/a",
+            "t",
+            "trap repeated_run: segments of the path stand there three times in a row; no loops",
+        ),
+    ] {
+        let answer = bench.get(path);
+        assert_eq!(answer.status(), 451);
+        assert_eq!(answer.value("crawl-reason"), "trap");
+        assert_eq!(answer.value("crawl-status"), "REJECTED_TRAP");
+        assert_eq!(answer.value("crawl-retry"), "policy-change");
+        assert_eq!(answer.value("crawl-rule"), rule);
+        assert!(answer.body().contains(detail), "{}", answer.body());
+    }
+    assert_eq!(bench.get("/t/a/b/a/c/a").status(), 200);
+}

@@ -1,0 +1,111 @@
+//! kill -9 under write load: the store opens, and nothing is missing of which the writer was told that it is kept.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crawlgate::ledger::key::Key;
+use crawlgate::store::ledger::{Cursor, Ledger, LedgerSettings};
+
+use super::answered;
+use crate::support::folder::Folder;
+
+const ROUNDS: usize = 50;
+/// Writes of each round, at least.
+const WRITES: u64 = 1_000;
+/// Writes between two waits.
+const BATCH: u64 = 50;
+/// Names the folder and the first number to the process that is killed.
+const FOLDER: &str = "CRAWLGATE_TEST_LEDGER";
+const FIRST: &str = "CRAWLGATE_TEST_FIRST";
+
+fn open(folder: &Path) -> Ledger {
+    // So small that the tables are written all the time.
+    Ledger::open(folder, LedgerSettings { cache: 64 << 10, ..LedgerSettings::default() }).unwrap()
+}
+
+fn url(n: u64) -> String {
+    format!("http://h.test/{n}")
+}
+
+/// Every tenth URL is not there, and told of once.
+fn fails(n: u64) -> bool {
+    n.is_multiple_of(10)
+}
+
+/// The process that is killed: writes, and says each time how much of it is kept.
+#[test]
+#[ignore = "runs only as the process that is killed"]
+fn writes_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
+    let ledger = open(Path::new(&folder));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for batch in 0.. {
+        for n in first + batch * BATCH..first + (batch + 1) * BATCH {
+            ledger.note(answered("news", &url(n), if fails(n) { 404 } else { 200 }));
+        }
+        runtime.block_on(ledger.committed());
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "\nkept {}", first + (batch + 1) * BATCH).unwrap();
+        out.flush().unwrap();
+    }
+}
+
+/// Writes for a while from this number on, and is killed; what it was told is kept, up to this number.
+fn killed(folder: &Path, first: u64) -> u64 {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["ledger::killed::writes_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
+        .env(FOLDER, folder)
+        .env(FIRST, first.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = |line: std::io::Result<String>| line.unwrap().strip_prefix("kept ")?.parse::<u64>().ok();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let enough = lines.by_ref().filter_map(said).find(|kept| *kept >= first + WRITES);
+    assert!(enough.is_some(), "it ended by itself");
+    // Anywhere in a commit.
+    sleep(Duration::from_micros(fastrand::u64(..20_000)));
+    child.kill().unwrap();
+    let kept = lines.filter_map(said).chain(enough).max().unwrap();
+    child.wait().unwrap();
+    kept
+}
+
+#[test]
+fn what_was_committed_survives_kill_9() {
+    let folder = Folder::new();
+    let (mut first, mut kept) = (0, BTreeSet::new());
+    for round in 0..ROUNDS {
+        let upto = killed(folder.path(), first);
+        let ledger = open(folder.path());
+        for n in first..upto {
+            let record = ledger.look_up(Key::of_url("news", &url(n)));
+            let record = record.unwrap_or_else(|| panic!("round {round}: {n} of {upto} is missing"));
+            assert_eq!(
+                (&*record.url, record.origin_status),
+                (&*url(n), Some(if fails(n) { 404 } else { 200 }))
+            );
+        }
+        kept.extend(first..upto);
+        // Numbers that were written but not waited for may be there or not; the next round takes others.
+        first = upto + 1_000_000;
+    }
+    let ledger = open(folder.path());
+    assert!(kept.iter().all(|n| ledger.look_up(Key::of_url("news", &url(*n))).is_some()));
+    let records = ledger.records(None, usize::MAX);
+    let counted: u64 = ledger.stats().urls.values().sum();
+    assert_eq!((records.len() as u64, records.len() >= kept.len()), (counted, true));
+    let events = ledger.events(Cursor(0), usize::MAX);
+    let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
+    assert_eq!(told.len(), events.len(), "something was told of twice");
+    for (_, record) in &records {
+        assert_eq!(told.contains(&*record.url), record.origin_status == Some(404), "{}", record.url);
+    }
+    assert!(events.iter().zip(1..).all(|((cursor, _), number)| *cursor == Cursor(number)));
+}

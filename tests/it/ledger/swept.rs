@@ -1,0 +1,228 @@
+//! The sweep: OmniFind's story in the store. One crawler crawls, its space is split, URLs fall out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::gate::sweep::{Gap, How, Progress, State, Sweeper};
+use crawlgate::ledger::event::EventKind;
+use crawlgate::ledger::key::Key;
+use crawlgate::ledger::transition::Tolerance;
+use crawlgate::policy::Policy;
+use crawlgate::policy::compile::{Purpose, builtin, load};
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::store::ledger::{Cursor, Ledger, LedgerSettings};
+
+use super::answered;
+use crate::support::folder::Folder;
+
+const URLS: usize = 300;
+/// In the time of the test, which nobody waits for.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn policy(spaces: &str) -> Arc<Policy> {
+    let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nspaces:\n{spaces}");
+    Arc::new(load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", Purpose::Serve).unwrap().policy)
+}
+
+/// `news` keeps a.test, another crawler gets b.test, and nobody c.test.
+fn split() -> Arc<Policy> {
+    policy(
+        "  - name: a
+    crawlers: [news]
+    rules: [{ match: first, rules: [{ when: { domain: a.test } }, { id: not-a, forbid: { always: true } }] }]
+  - name: b
+    crawlers: [other]
+    rules: [{ match: first, rules: [{ when: { domain: b.test } }, { id: not-b, forbid: { always: true } }] }]
+global_space: union
+",
+    )
+}
+
+fn crawled(ledger: &Ledger) {
+    for n in 0..URLS {
+        let area = ["a", "b", "c"][n % 3];
+        ledger.note(answered("news", &format!("http://{area}.test/{n}"), 200));
+    }
+    // Never delivered: an error that was told of, and excluded from nothing.
+    ledger.note(answered("news", "http://c.test/gone", 404));
+}
+
+fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
+    let events = ledger.events(Cursor(0), usize::MAX);
+    let of = events.iter().filter(|(_, event)| event.kind == kind && event.url.contains(area));
+    of.map(|(_, event)| &event.url).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+fn counts(progress: &Progress) -> (u64, u64, u64) {
+    (progress.removed, progress.moved, progress.allowed)
+}
+
+/// Time stands still but for the sweep's own pauses.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+fn third() -> u64 {
+    URLS as u64 / 3
+}
+
+#[test]
+fn a_dry_run_counts_and_lists_and_changes_nothing() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        let sweeper = Sweeper::new(1_000_000, Clock::system());
+        sweeper.sweep(&ledger, &split(), How::DryRun).await;
+        let progress = sweeper.progress().unwrap();
+        assert_eq!((progress.state, progress.looked_at, progress.total), (State::Done, 301, 301));
+        assert_eq!(counts(&progress), (third() + 1, third(), third()));
+        let gap = Gap {
+            crawler: "news".into(),
+            url: "http://c.test/2".into(),
+            rule: Some("not-a".into()),
+            code: 760,
+        };
+        assert!(progress.gaps.contains(&gap) && progress.gaps.len() == 201, "{:?}", progress.gaps);
+        ledger.committed().await;
+        assert_eq!(ledger.events(Cursor(0), 10).len(), 1);
+        assert!(ledger.look_up(Key::of_url("news", "http://c.test/2")).unwrap().code.is_none());
+    });
+}
+
+#[test]
+fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
+    let folder = Folder::new();
+    let settings = LedgerSettings { cache: 64 << 10, ..LedgerSettings::default() };
+    let open = || Ledger::open(folder.path(), settings).unwrap();
+    let policy = split();
+    let ledger = open();
+    crawled(&ledger);
+    runtime().block_on(ledger.committed());
+    // Ten a second: parts of one URL.
+    let slow = || Sweeper::new(10, Clock::system());
+    let mut looked_at = 0;
+    let mut ledger = Some(ledger);
+    for stop_at in [70, 180] {
+        let sweeper = slow();
+        let broken_off = ledger.take().unwrap();
+        runtime().block_on(async {
+            let watch = async {
+                while sweeper.progress().is_none_or(|progress| progress.looked_at < stop_at) {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::select! {
+                () = sweeper.go_on(&broken_off, &policy) => panic!("it was to be broken off"),
+                () = watch => {}
+            }
+        });
+        assert!(sweeper.progress().unwrap().looked_at > looked_at);
+        looked_at = sweeper.progress().unwrap().looked_at;
+        drop(broken_off);
+        ledger = Some(open());
+    }
+    let ledger = ledger.unwrap();
+    let sweeper = slow();
+    runtime().block_on(async {
+        sweeper.go_on(&ledger, &policy).await;
+        ledger.committed().await;
+    });
+    let progress = sweeper.progress().unwrap();
+    assert_eq!((progress.state, counts(&progress)), (State::Done, (third() + 1, third(), third())));
+    assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
+    assert_eq!(told(&ledger, EventKind::Moved, "/b."), URLS / 3);
+    // And the error from before.
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+    let code = |url: &str| ledger.look_up(Key::of_url("news", url)).unwrap().code;
+    let codes = [code("http://a.test/0"), code("http://b.test/1"), code("http://c.test/2")];
+    assert_eq!(codes, [None, Some(761), Some(760)]);
+
+    // Done is done, also after a restart; asked for again, nothing is told twice.
+    drop(ledger);
+    let ledger = open();
+    let again = slow();
+    runtime().block_on(async {
+        again.go_on(&ledger, &policy).await;
+        assert_eq!(again.progress().unwrap().state, State::Done);
+        Sweeper::new(1_000_000, Clock::system()).sweep(&ledger, &policy, How::ForGood).await;
+        ledger.committed().await;
+    });
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+}
+
+#[test]
+fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        let open = policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
+        let in_force = Arc::new(InForce::new(Snapshot::new(open, ())));
+        let sweeper = Sweeper::new(10, Clock::system());
+        let task = {
+            let (sweeper, in_force, ledger) = (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
+        };
+        let until = async |done: &dyn Fn(&Progress) -> bool| {
+            let waited = async {
+                while !sweeper.progress().is_some_and(|progress| done(&progress)) {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
+        };
+        until(&|progress| progress.looked_at > 20).await;
+        assert!(sweeper.order(How::DryRun).is_err(), "one is under way");
+        let split = split();
+        in_force.replace(Snapshot::new(Arc::clone(&split), ()));
+        until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done).await;
+        assert_eq!(counts(&sweeper.progress().unwrap()), (third() + 1, third(), third()));
+        sweeper.order(How::DryRun).unwrap();
+        until(&|progress| progress.how == How::DryRun && progress.state == State::Done).await;
+        ledger.committed().await;
+        assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
+        // A policy without spaces sweeps nothing.
+        in_force.replace(Snapshot::new(builtin().unwrap().policy, ()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(sweeper.progress().unwrap().how, How::DryRun);
+        task.abort();
+    });
+}
+
+#[test]
+fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        let (split, plain) = (split(), Arc::new(builtin().unwrap().policy));
+        let in_force = Arc::new(InForce::new(Snapshot::new(Arc::clone(&split), ())));
+        let sweeper = Sweeper::new(10, Clock::system());
+        let task = {
+            let (sweeper, in_force, ledger) = (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
+        };
+        let until = async |done: &dyn Fn(Option<Progress>) -> bool| {
+            let waited = async {
+                while !done(sweeper.progress()) {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
+        };
+        until(&|progress| progress.is_some_and(|progress| progress.looked_at > 20)).await;
+        // Without spaces nothing is swept, and what was under way is over: it may be asked for.
+        in_force.replace(Snapshot::new(Arc::clone(&plain), ()));
+        until(&|progress| progress.is_none()).await;
+        // What was swept under the first policy is not taken for done when that comes back.
+        in_force.replace(Snapshot::new(Arc::clone(&split), ()));
+        until(&|progress| progress.is_some_and(|progress| progress.state == State::Done)).await;
+        ledger.note(answered("news", "http://c.test/later", 200));
+        in_force.replace(Snapshot::new(plain, ()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        in_force.replace(Snapshot::new(split, ()));
+        let later = Key::of_url("news", "http://c.test/later");
+        until(&|_| ledger.look_up(later).is_some_and(|record| record.code == Some(760))).await;
+        task.abort();
+    });
+}

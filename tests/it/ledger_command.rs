@@ -1,0 +1,188 @@
+//! `crawlgate ledger` on the files of a proxy that does not run, by the binary.
+
+use std::path::Path;
+
+use crawlgate::ledger::key::Key;
+use crawlgate::ledger::record::{At, Validators};
+use crawlgate::ledger::seen::{Answered, Document, Noting, Refused, Seen, What};
+use crawlgate::store::ledger::{Ledger, LedgerSettings, Note};
+use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::vocab::intent::Intent;
+use serde_json::Value as Json;
+
+use crate::reload::{Client, admin};
+use crate::support::command::{Said, crawlgate};
+use crate::support::folder::Folder;
+use crate::support::gate::Gate;
+use crate::upstream::scripted::{Origin, until};
+
+/// Nobody listens at port 1.
+const CONFIG: &str = "admin: { listen: 127.0.0.1:1 }\nstore: { path: state }\n";
+
+fn note(ledger: &Ledger, crawler: &str, url: &str, what: What) {
+    let seen = Seen {
+        at: At(1_767_225_600_000),
+        url: url.into(),
+        crawler: crawler.into(),
+        space: None,
+        depth: None,
+        address: None,
+        source: None,
+        revision: "3f9c2a1b".into(),
+        rule: None,
+        what,
+    };
+    ledger.note(Note { key: Key::of_url(crawler, url), seen, content: None });
+}
+
+fn delivered(etag: &str) -> What {
+    let validators = Validators { etag: Some(etag.into()), last_modified: None };
+    let document = Document { validators, content_type: "text/html".into(), size: 7, ..Document::default() };
+    What::Answered(Answered {
+        status: 200,
+        outcome: CrawlStatus::Accepted,
+        intent: None,
+        code: None,
+        failing: None,
+        document: Some(document),
+    })
+}
+
+/// 2,500 URLs, one of them refused, one with an `ETag` that a spreadsheet would take for a formula.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("crawlgate.yaml", CONFIG);
+    let ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
+    for n in 0..2_498 {
+        note(&ledger, "news", &format!("http://a.test/{n}"), delivered("\"v1\""));
+    }
+    note(&ledger, "lab", "http://b.test/x,y", delivered("=1+1"));
+    let refused =
+        Refused { outcome: CrawlStatus::Filter, intent: Intent::Gone, code: Some(760), record: Noting::Keep };
+    note(&ledger, "news", "http://www.b.test/", What::Refused(refused));
+    ledger.close();
+    folder
+}
+
+fn ledger(folder: &Path, arguments: &[&str]) -> Said {
+    crawlgate(folder, &[&["ledger"], arguments, &["--config", "crawlgate.yaml"]].concat(), "")
+}
+
+#[test]
+fn what_is_kept_is_listed_and_exported_whole() {
+    let folder = folder();
+    let run = |arguments: &[&str]| {
+        let said = ledger(folder.path(), arguments);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}");
+        said.out
+    };
+    assert_eq!(run(&["list", "--offline"]).lines().count(), 100);
+    assert_eq!(run(&["list", "--limit", "all"]).lines().count(), 2_500, "no proxy runs: the files are read");
+    assert_eq!(
+        run(&["list", "--offline", "--host", "*.b.test", "--code", "760"]),
+        "2026-01-01T00:00:00.000Z  news          REJECTED_FILTER               -  760  http://www.b.test/\n"
+    );
+    assert_eq!(
+        run(&["list", "--offline", "--known", "false", "--format", "json"]).matches("\"key\"").count(),
+        1
+    );
+    assert_eq!(run(&["list", "--offline", "--host", "c.test", "--format", "json"]), "[]\n");
+
+    let lines = run(&["export", "--offline"]);
+    let urls: std::collections::BTreeSet<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap()["url"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((lines.lines().count(), urls.len()), (2_500, 2_500));
+
+    let table = run(&["export", "--offline", "--format", "csv", "--crawler", "lab"]);
+    assert!(table.starts_with("key,crawler,url,status,code,"), "{table}");
+    assert!(table.contains(",lab,\"http://b.test/x,y\",ACCEPTED,,200,true,perhaps,"), "{table}");
+    assert!(table.contains(",'=1+1,") && table.ends_with("\r\n"), "{table}");
+
+    let stats: Json = serde_json::from_str(&run(&["stats", "--offline", "--format", "json"])).unwrap();
+    assert_eq!((&stats["urls"], &stats["by_status"]["ACCEPTED"]), (&2_500.into(), &2_499.into()));
+    assert!(run(&["stats", "--offline"]).starts_with("          2500  URLs\n          2499    ACCEPTED\n"));
+
+    run(&["export", "--offline", "-o", "urls.ndjson", "--status", "rejected_filter"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("urls.ndjson")).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn mistakes_have_their_exit_codes() {
+    let folder = folder();
+    folder.write("there", "");
+    for (arguments, code, part) in [
+        (&["list", "--code", "x"][..], 2, "--code"),
+        (&["list", "--host", "a b"], 2, "--host"),
+        (&["list", "--limit", "0"], 2, "--limit"),
+        (&["list", "--sort", "url"], 2, "--sort"),
+        (&["export", "--offline", "-o", "there"], 2, "--output there"),
+        (&["sweep", "--dry-run"], 3, "does not answer"),
+        (&[], 2, "Usage"),
+    ] {
+        let said = ledger(folder.path(), arguments);
+        assert_eq!(said.code, code, "{arguments:?}: {said:?}");
+        assert!(said.err.contains(part), "{arguments:?}: {said:?}");
+    }
+    folder.write("crawlgate.yaml", CONFIG.replace("state", "elsewhere"));
+    let said = ledger(folder.path(), &["stats", "--offline"]);
+    assert_eq!(said.code, 3);
+    assert!(said.err.contains("there is no ledger"), "{said:?}");
+}
+
+#[test]
+fn files_that_a_proxy_has_are_left_to_it() {
+    let folder = folder();
+    let _held = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
+    let said = ledger(folder.path(), &["list"]);
+    assert_eq!(said.code, 3);
+    assert!(
+        said.err.contains("does not answer") && said.err.contains("in use by another process"),
+        "{said:?}"
+    );
+}
+
+const WHOLE: &str = "listen: 127.0.0.1:0
+admin: { listen: 127.0.0.1:0 }
+policy: { path: policy.yaml, watch: false }
+logs: { decisions: none }
+egress:
+  allow_loopback: true
+  ports: [1-65535]
+  hosts: { a.test: 127.0.0.1 }
+store: { path: state }
+ledger: { keep: always, events: { file: told.ndjson } }
+";
+const POLICY: &str = "policy: 1
+name: remembered
+options:
+  disposition: allow
+  robots: { obey: false }
+  politeness: { delay: 0s, concurrency: 100 }
+rules:
+  - { id: sessions, set: { strip_params: [sid] } }
+";
+
+/// What a running proxy remembers is asked of it, under the key that its policy makes; what it owes is in the file.
+#[test]
+fn a_running_proxy_is_asked() {
+    let (gate, origin) = (Gate::start(WHOLE, POLICY), Origin::plain());
+    let url = |path: &str| format!("http://a.test:{}{path}", origin.port);
+    assert_eq!(Client::new(gate.proxy).get(&url("/x?sid=7")).status, 200);
+    let address = gate.admin.to_string();
+    let run = |arguments: &[&str]| {
+        crawlgate(&gate.file(""), &[&["ledger"], arguments, &["--admin", &address]].concat(), "")
+    };
+    until("it is remembered", || run(&["list", "--format", "ndjson"]).out.lines().count() == 1);
+    let said = run(&["list"]);
+    assert!(said.code == 0 && said.out.contains("ACCEPTED") && said.out.contains("/x?sid=7"), "{said:?}");
+    let asked = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
+    let found = admin(&gate, &format!("GET /api/v1/urls?url={asked}")).body;
+    let found: Json = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["urls"][0]["url"], url("/x?sid=7"), "{found}");
+    let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).out).unwrap();
+    assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
+    let swept = run(&["sweep", "--dry-run"]);
+    assert!(swept.code == 0 && swept.out.contains("1 of 1 URLs were looked at"), "{swept:?}");
+}

@@ -1,0 +1,208 @@
+//! What is remembered of URLs, over real sockets: a proxy with a ledger in memory and a clock that is moved by hand, one
+//! origin, one policy a test.
+
+mod depth;
+mod errors;
+mod excluded;
+mod learned;
+mod recrawl;
+mod redirects;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crawlgate::cli::serve::Server;
+use crawlgate::clock::{Clock, Hand};
+use crawlgate::config::load::{Overrides, Surroundings, load};
+use crawlgate::config::policy;
+use crawlgate::config::settings::Settings;
+use crawlgate::gate::reload::{Outcome, Trigger};
+use crawlgate::ledger::event::{EventKind, Why};
+use crawlgate::ledger::key::Key;
+use crawlgate::ledger::record::Record;
+use crawlgate::ledger::transition::Tolerance;
+use crawlgate::store::ledger::{Cursor, Ledger};
+use crawlgate::vocab::profile::Profile;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::effects::{Answer, ask};
+use crate::support::folder::Folder;
+use crate::upstream::scripted::{Client, Origin, until};
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// A proxy before an origin that answers by the heads it gets. `news` and `shop` have a listener each, and behind those
+/// every profile has one, whose crawler has its name.
+pub(crate) struct Bench {
+    folder: Folder,
+    runtime: Runtime,
+    server: Server,
+    pub(crate) hand: Hand,
+    pub(crate) ledger: Ledger,
+    pub(crate) origin: Origin,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+/// A policy that refuses nothing and holds nobody, with this behind it.
+pub(crate) fn policy(options: &str, rest: &str) -> String {
+    format!(
+        "policy: 1\nname: ledger\noptions:\n  disposition: allow\n  robots: {{ obey: false }}\n  politeness: {{ \
+         delay: 0s, concurrency: 100, adaptive: null }}\n{options}\n{rest}\n"
+    )
+}
+
+fn config() -> String {
+    let (mut listen, mut crawlers) = (String::new(), String::new());
+    let profiles = Profile::ALL.into_iter().map(Profile::as_str);
+    for (name, profile) in
+        [("news", "generic"), ("shop", "generic")].into_iter().chain(profiles.map(|p| (p, p)))
+    {
+        listen.push_str(&format!("  - {{ addr: 127.0.0.1:0, crawler: {name} }}\n"));
+        let may = if name == "shop" { "[depth]" } else { "[]" };
+        crawlers.push_str(&format!("  - {{ name: {name}, profile: {profile}, may: {may} }}\n"));
+    }
+    format!(
+        "listen:\n{listen}crawlers:\n{crawlers}admin: {{ listen: 127.0.0.1:0 }}\n\
+         policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\ntls: {{ intercept: false }}\n\
+         egress: {{ ports: [1-65535], allow_loopback: true, hosts: {{ a.test: 127.0.0.1, b.test: 127.0.0.1 }} }}\n"
+    )
+}
+
+impl Bench {
+    pub(crate) fn new(policy: &str, answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::scripted(policy, move |visit, head| {
+            let usual = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok";
+            visit.send(&answer(head).unwrap_or_else(|| usual.into()));
+            true
+        })
+    }
+
+    /// With an origin that does what the function says with each request's head, for as long as it says yes.
+    pub(crate) fn scripted(
+        policy_text: &str,
+        serve: impl Fn(&mut crate::upstream::scripted::Visit, &str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = Arc::clone(&heads);
+        let origin = Origin::start(move |visit| {
+            while let Some(head) = visit.request() {
+                noted.lock().unwrap().push(head.clone());
+                if !serve(visit, &head) {
+                    return;
+                }
+            }
+        });
+        let folder = Folder::new();
+        folder.write("policy.yaml", policy_text);
+        let settings = settings(folder.write("crawlgate.yaml", config()));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 3 });
+        let (clock, hand) = Clock::manual();
+        let compiled = policy::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
+        let started =
+            async { Server::start_with(&settings, compiled.policy.into(), clock, Some(ledger.clone())) };
+        let server = runtime.block_on(started).unwrap();
+        Self { folder, runtime, server, hand, ledger, origin, heads }
+    }
+
+    /// Puts another policy in force.
+    pub(crate) fn reload(&self, policy: &str) {
+        self.folder.write("policy.yaml", policy);
+        let attempt = self.runtime.block_on(self.server.reloads().reload(Trigger::Api)).unwrap();
+        assert!(matches!(attempt.outcome, Outcome::Loaded { .. }), "{:?}", attempt.outcome);
+    }
+
+    pub(crate) fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.origin.port)
+    }
+
+    /// Where a crawler connects.
+    pub(crate) fn door(&self, crawler: &str) -> SocketAddr {
+        let profiles = Profile::ALL.into_iter().map(Profile::as_str);
+        let place = ["news", "shop"].into_iter().chain(profiles).position(|name| name == crawler);
+        self.server.proxy[place.unwrap()]
+    }
+
+    /// A GET of a path at `a.test` by `news`, with more fields, each line with its end.
+    pub(crate) fn ask(&self, path: &str, fields: &str) -> Answer {
+        self.ask_as("news", &self.url("a.test", path), fields)
+    }
+
+    pub(crate) fn ask_as(&self, crawler: &str, url: &str, fields: &str) -> Answer {
+        ask(self.door(crawler), url, fields)
+    }
+
+    /// A GET that the policy lets through, with the ledger up to date behind it.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        let answer = self.ask(path, "");
+        assert_eq!(answer.status(), 200, "{path}: {}", answer.0);
+        self.until_known("news", path);
+        answer
+    }
+
+    /// Another method, on a connection of its own.
+    pub(crate) fn send(&self, method: &str, path: &str) -> Answer {
+        let mut client = Client::connect(self.door("news"));
+        let url = self.url("a.test", path);
+        client.send(&format!(
+            "{method} {url} HTTP/1.1\r\nHost: a.test:{}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            self.origin.port
+        ));
+        Answer(client.rest())
+    }
+
+    pub(crate) fn record(&self, crawler: &str, path: &str) -> Option<Arc<Record>> {
+        self.ledger.look_up(Key::of_url(crawler, &self.url("a.test", path)))
+    }
+
+    pub(crate) fn until_known(&self, crawler: &str, path: &str) -> Arc<Record> {
+        until(&format!("{path} is known to {crawler}"), || self.record(crawler, path).is_some());
+        self.record(crawler, path).unwrap()
+    }
+
+    /// The record of `news` once it is so.
+    pub(crate) fn until_record(&self, path: &str, what: &str, holds: impl Fn(&Record) -> bool) {
+        until(&format!("{path}: {what}"), || self.record("news", path).is_some_and(|record| holds(&record)));
+    }
+
+    /// What the feed says so far: what, why, and of which path.
+    pub(crate) fn events(&self) -> Vec<(EventKind, Why, String)> {
+        let events = self.ledger.events(Cursor(0), 100);
+        let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
+        events.iter().map(|(_, event)| (event.kind, event.why, path(&event.url))).collect()
+    }
+
+    /// The heads that the origin got.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn settings(config: PathBuf) -> Settings {
+    let directory = config.parent().unwrap().to_owned();
+    let around = Surroundings { directory: &directory, variables: &|_| None };
+    load(&Overrides { config: Some(config), ..Overrides::default() }, &around)
+        .unwrap_or_else(|problems| panic!("{problems:?}"))
+        .settings
+}
+
+/// A page with these fields, each line with its end.
+pub(crate) fn page(fields: &str, body: &str) -> Option<String> {
+    let length = body.len();
+    Some(format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
+    ))
+}
+
+/// An answer without a body.
+pub(crate) fn bare(status: u16, fields: &str) -> Option<String> {
+    Some(format!("HTTP/1.1 {status} Status\r\n{fields}Content-Length: 0\r\n\r\n"))
+}
+
+/// The path of a request's head.
+pub(crate) fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
+}

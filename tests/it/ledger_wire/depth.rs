@@ -1,0 +1,83 @@
+//! Depth: by `Crawl-Depth`, by `Referer`, by redirections; the least counts, and unknown matches nothing.
+
+use crawlgate::vocab::crawl_status::CrawlStatus;
+
+use super::{Bench, bare, path, policy};
+
+fn referer(bench: &Bench, path: &str) -> String {
+    format!("Referer: {}\r\n", bench.url("a.test", path))
+}
+
+#[test]
+fn links_are_counted_from_a_start() {
+    let rules = "rules:\n  - { id: second, when: { depth: 2 }, set: { source: second } }";
+    let bench = Bench::new(&policy("  max_depth: 2", rules), |_| None);
+    bench.get("/");
+    assert_eq!(bench.record("news", "/").unwrap().depth, Some(0));
+    for (path, from, status, depth) in
+        [("/1", "/", 200, Some(1)), ("/2", "/1", 200, Some(2)), ("/3", "/2", 451, None)]
+    {
+        let answer = bench.ask(path, &referer(&bench, from));
+        assert_eq!(answer.status(), status, "{path}: {}", answer.0);
+        if status == 451 {
+            assert_eq!(answer.value("crawl-status"), "REJECTED_TOO_DEEP");
+            assert_eq!(answer.value("crawl-reason"), "too_deep");
+        } else {
+            bench.until_known("news", path);
+            assert_eq!(answer.value("crawl-source"), if depth == Some(2) { "second" } else { "" }, "{path}");
+        }
+        assert_eq!(bench.record("news", path).and_then(|record| record.depth), depth, "{path}");
+    }
+    // A shorter way to it.
+    assert_eq!(bench.ask("/2", &referer(&bench, "/")).value("crawl-source"), "");
+    bench.until_record("/2", "is less deep", |record| record.depth == Some(1));
+    assert_eq!(bench.ask("/3", &referer(&bench, "/2")).status(), 200);
+    bench.until_record("/3", "is known", |record| record.depth == Some(2));
+    // By the longer way it is as deep as ever.
+    assert_eq!(bench.ask("/2", &referer(&bench, "/3")).status(), 200);
+    // Of another crawler nothing is known.
+    let other = bench.ask_as("shop", &bench.url("a.test", "/9"), &referer(&bench, "/3"));
+    assert_eq!(other.status(), 200);
+}
+
+#[test]
+fn an_unknown_depth_matches_no_rule() {
+    let rules = "rules:\n  - { id: any, forbid: { depth: { min: 0 } } }";
+    let bench = Bench::new(&policy("  max_depth: 0", rules), |_| None);
+    for fields in ["", "Referer: http://elsewhere.test/\r\n", "Referer: nonsense\r\n", "Crawl-Depth: 7\r\n"] {
+        assert_eq!(bench.ask("/p", fields).status(), 200, "{fields}");
+    }
+    bench.until_known("news", "/p");
+    assert_eq!(bench.ask("/p", "").status(), 200, "what is known as a start is no depth of its own");
+    assert_eq!(bench.ask("/q", &referer(&bench, "/p")).status(), 451);
+}
+
+#[test]
+fn a_crawler_that_may_says_its_depth() {
+    let bench = Bench::new(&policy("  max_depth: 3", ""), |_| None);
+    let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
+    assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status(), 200);
+    assert_eq!(bench.until_known("shop", "/p").depth, Some(3));
+    assert_eq!(ask("/q", "Crawl-Depth: 4\r\n").value("crawl-reason"), "too_deep");
+    assert_eq!(ask("/q", &referer(&bench, "/p")).value("crawl-reason"), "too_deep");
+    // What it says counts before where it comes from; what is remembered counts if it is less.
+    assert_eq!(ask("/q", &format!("Crawl-Depth: 1\r\n{}", referer(&bench, "/p"))).status(), 200);
+    bench.until_known("shop", "/q");
+    assert_eq!(ask("/q", "Crawl-Depth: 9\r\n").status(), 200);
+}
+
+#[test]
+fn a_redirection_is_no_link() {
+    let bench = Bench::new(&policy("  max_depth: 1", ""), |head| match path(head) {
+        "/old" => bare(301, "Location: /new\r\n"),
+        _ => None,
+    });
+    bench.get("/");
+    assert_eq!(bench.ask("/old", &referer(&bench, "/")).status(), 301);
+    assert_eq!(bench.until_known("news", "/old").depth, Some(1));
+    // Some crawlers name what redirected them as the Referer.
+    assert_eq!(bench.ask("/new", &referer(&bench, "/old")).status(), 200);
+    assert_eq!(bench.until_known("news", "/new").depth, Some(1));
+    assert_eq!(bench.ask("/deeper", &referer(&bench, "/new")).value("crawl-reason"), "too_deep");
+    assert_eq!(bench.record("news", "/new").unwrap().status.0, CrawlStatus::Accepted);
+}

@@ -1,0 +1,116 @@
+//! 760 and 761 on the wire, per profile (policy.md section 6, seed 003); what is not in the ledger gets neither.
+
+use crawlgate::ledger::event::{EventKind, Why};
+use crawlgate::vocab::intent::Intent;
+use crawlgate::vocab::profile::{Conditional, Profile, Wire};
+
+use super::{Bench, policy};
+use crate::upstream::scripted::{Client, until};
+
+/// Everybody's space, as it is and as it shrinks.
+const WHOLE: &str = "spaces:\n  - { name: all, rules: [] }";
+/// By a domain rule: of `a.test`, what the global space says decides.
+const WITHOUT_HOST: &str =
+    "spaces:\n  - name: all\n    rules:\n      - { id: host, forbid: { host: a.test } }";
+const WITHOUT_PATH: &str = "spaces:\n  - name: all\n    rules:\n      - { id: path, forbid: { path: / } }";
+const GLOBAL: &str = "global_space: { rules: [ { when: { host: a.test }, then: allow } ] }";
+const BY_ADDRESS: &str = "spaces:\n  - name: all\n    rules:\n      - { id: host, forbid: { host: a.test } }\n      \
+                          - { id: net, require: { address: [10.0.0.0/8] } }";
+
+#[test]
+fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
+    for (space, intent, code) in [
+        (WITHOUT_HOST.to_owned(), Intent::Gone, "760"),
+        (WITHOUT_PATH.to_owned(), Intent::Gone, "760"),
+        (format!("{WITHOUT_HOST}\n{GLOBAL}"), Intent::Keep, "761"),
+        (format!("{WITHOUT_PATH}\n{GLOBAL}"), Intent::Gone, "760"),
+        // Domain rules alone refuse it, but the address that it was last fetched from is refused as well.
+        (format!("{BY_ADDRESS}\n{GLOBAL}"), Intent::Gone, "760"),
+    ] {
+        let bench = Bench::new(&policy("", WHOLE), |_| None);
+        for profile in Profile::ALL {
+            let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), "");
+            assert_eq!(known.status(), 200, "{}", known.0);
+            bench.until_known(profile.as_str(), "/p");
+        }
+        bench.reload(&policy("", &space));
+        for profile in Profile::ALL {
+            for (fields, conditional) in
+                [("", Conditional::No), ("If-None-Match: \"x\"\r\n", Conditional::Yes)]
+            {
+                let Wire::Status(status) = profile.wire(intent, conditional) else { panic!("{profile:?}") };
+                let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), fields);
+                let what = format!("{space} {profile:?} {fields:?}: {}", known.0);
+                assert_eq!((known.status(), known.value("crawl-code")), (status, code), "{what}");
+                let Wire::Status(denied) = profile.wire(Intent::Deny, conditional) else {
+                    panic!("{profile:?}")
+                };
+                let other = bench.ask_as(profile.as_str(), &bench.url("a.test", "/other"), fields);
+                assert_eq!((other.status(), other.value("crawl-code")), (denied, ""), "{what}");
+            }
+        }
+        assert!(bench.record("generic", "/other").is_none(), "nothing is kept of it");
+    }
+}
+
+#[test]
+fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
+    let bench = Bench::new(&policy("", WHOLE), |_| None);
+    bench.get("/p");
+    bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
+    bench.ask("/p", "");
+    bench.ask("/p", "");
+    until("it has moved", || !bench.events().is_empty());
+    bench.reload(&policy("", WITHOUT_HOST));
+    bench.ask("/p", "");
+    bench.ask("/p", "");
+    until("it is removed", || bench.events().len() > 1);
+    let p = "/p".to_owned();
+    assert_eq!(
+        bench.events(),
+        [(EventKind::Moved, Why::OtherSpace, p.clone()), (EventKind::Removal, Why::Excluded, p)]
+    );
+}
+
+#[test]
+fn a_crawler_knows_only_what_it_has_fetched_itself() {
+    let bench = Bench::new(&policy("", WHOLE), |_| None);
+    bench.get("/p");
+    bench.reload(&policy("", WITHOUT_HOST));
+    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+    let other = bench.ask_as("shop", &bench.url("a.test", "/p"), "");
+    assert_eq!((other.status(), other.value("crawl-code")), (451, ""));
+}
+
+#[test]
+fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
+    let rules = "rules:\n  - { id: silent, forbid: { under: /silent } }\n  - { id: told, forbid: { under: /told }, log: \
+                 true }\n  - { id: full, when: { under: /full }, then: disallow, set: { record: full } }\n  - { id: \
+                 none, when: { under: /none }, then: disallow-log, set: { record: none } }\nspaces:\n  - { name: all }";
+    let bench = Bench::new(&policy("", rules), |_| None);
+    for (path, kept) in [("/silent", false), ("/told", true), ("/full", true), ("/none", false)] {
+        assert_eq!(bench.ask(path, "").status(), 451, "{path}");
+        if kept {
+            let record = bench.until_known("news", path);
+            assert!(!record.is_known(), "only noted");
+        }
+        assert_eq!(bench.record("news", path).is_some(), kept, "{path}");
+        assert_eq!(bench.ask(path, "").value("crawl-code"), "", "{path}: never fetched");
+    }
+}
+
+#[test]
+fn what_is_stripped_from_a_key_tells_no_urls_apart() {
+    let bench = Bench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
+    let mut client = Client::connect(bench.door("news"));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        bench.url("a.test", "/p?sid=1"),
+        bench.origin.port
+    ));
+    client.until("ok");
+    bench.until_known("news", "/p");
+    bench.reload(&policy("  strip_params: [sid]", WITHOUT_PATH));
+    assert_eq!(bench.ask("/p?sid=2", "").value("crawl-code"), "760");
+    assert_eq!(bench.ask("/q?sid=2", "").value("crawl-code"), "");
+}

@@ -1,0 +1,160 @@
+//! What a request leaves in the ledger: a GET that was answered and delivered whole, and nothing else.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use crawlgate::ledger::record::Indexed;
+use crawlgate::vocab::crawl_status::CrawlStatus;
+
+use super::{Bench, HOUR, bare, page, path, policy};
+use crate::upstream::scripted::{Client, until};
+
+/// A policy that remembers, and refuses nothing by that.
+const REMEMBERS: &str = "spaces:\n  - { name: all }";
+
+#[test]
+fn a_document_is_known_once_it_is_delivered() {
+    let bench = Bench::new(&policy("  source: crawl-1", REMEMBERS), |_| {
+        page("ETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n", "hello")
+    });
+    bench.get("/p");
+    let record = bench.record("news", "/p").unwrap();
+    assert!(record.is_known());
+    assert_eq!(record.status.0, CrawlStatus::Accepted);
+    assert_eq!((record.origin_status, record.indexed), (Some(200), Indexed::Perhaps));
+    assert_eq!((&*record.content_type, record.size), ("text/html", 5));
+    assert_eq!(record.validators.etag.as_deref(), Some("\"v1\""));
+    assert_eq!(record.validators.last_modified.as_deref(), Some("Thu, 01 Jan 2026 00:00:00 GMT"));
+    assert_eq!((record.source.as_deref(), record.space.as_deref()), (Some("crawl-1"), Some("all")));
+    assert_eq!(record.address, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    assert_eq!(record.last_fetched, Some(record.first_seen));
+    bench.hand.advance(HOUR);
+    bench.ask("/p", "");
+    bench.until_record("/p", "is fetched again", |record| {
+        record.last_fetched.unwrap().since(record.first_seen) == HOUR
+            && record.last_changed == Some(record.first_seen)
+    });
+}
+
+#[test]
+fn other_methods_and_other_policies_leave_nothing() {
+    let bench = Bench::new(&policy("", REMEMBERS), |_| None);
+    for method in ["HEAD", "POST", "PUT", "DELETE"] {
+        assert_eq!(bench.send(method, "/p").status(), 200, "{method}");
+    }
+    bench.get("/marker");
+    assert!(bench.record("news", "/p").is_none());
+    bench.reload(&policy("", ""));
+    assert_eq!(bench.ask("/p", "").status(), 200);
+    bench.reload(&policy("", REMEMBERS));
+    bench.get("/marker2");
+    assert!(bench.record("news", "/p").is_none());
+    assert_eq!(bench.ledger.records(None, 10).len(), 2);
+}
+
+#[test]
+fn nothing_is_learned_of_a_document_that_the_client_did_not_wait_for() {
+    let bench = Bench::scripted(&policy("", REMEMBERS), |visit, head| {
+        if path(head) == "/marker" {
+            visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            return true;
+        }
+        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        visit.wait_for_the_end();
+        false
+    });
+    let mut client = Client::connect(bench.door("news"));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        bench.url("a.test", "/p"),
+        bench.origin.port
+    ));
+    client.until("hello");
+    drop(client);
+    until("the origin sees it", || bench.origin.ended() == 1);
+    bench.get("/marker");
+    assert!(bench.record("news", "/p").is_none(), "{:?}", bench.record("news", "/p"));
+}
+
+#[test]
+fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() {
+    let bench = Bench::scripted(&policy("  max_body: 10B", REMEMBERS), |visit, head| {
+        match path(head) {
+            "/short" => visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"),
+            "/long" => visit.send(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n8\r\n89abcdef\r\n0\r\n\r\n",
+            ),
+            _ => visit.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a"),
+        }
+        false
+    });
+    for (path, status, errors) in [
+        ("/short", CrawlStatus::Error, 1),
+        ("/long", CrawlStatus::Import, 0),
+        ("/told", CrawlStatus::Import, 0),
+    ] {
+        let mut client = Client::connect(bench.door("news"));
+        let url = bench.url("a.test", path);
+        client.send(&format!(
+            "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
+            bench.origin.port
+        ));
+        client.ending();
+        let record = bench.until_known("news", path);
+        assert_eq!((record.status.0, record.temporary_errors), (status, errors), "{path}");
+        assert_eq!((record.last_fetched, record.indexed), (None, Indexed::Never), "{path}");
+    }
+}
+
+#[test]
+fn a_304_that_the_client_asked_for_changes_no_document() {
+    let bench = Bench::new(&policy("", REMEMBERS), |head| {
+        let asked = head.to_lowercase().contains("if-none-match: \"v1\"");
+        if asked { bare(304, "ETag: \"v1\"\r\n") } else { page("ETag: \"v1\"\r\n", "hello") }
+    });
+    bench.get("/p");
+    bench.hand.advance(HOUR);
+    let answer = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
+    assert_eq!((answer.status(), answer.value("crawl-status")), (304, "ACCEPTED"));
+    assert_eq!(answer.value("crawl-error"), "");
+    bench.until_record("/p", "was looked at", |record| record.origin_status == Some(304));
+    let record = bench.record("news", "/p").unwrap();
+    assert_eq!((record.last_fetched, record.size), (Some(record.first_seen), 5));
+    assert_eq!(record.last_seen.since(record.first_seen), HOUR);
+}
+
+#[test]
+fn a_refused_answer_is_remembered_with_its_reason() {
+    let rules = "rules:\n  - { id: pages, require: { content_type: text/html } }\nspaces:\n  - { name: all }";
+    let bench = Bench::new(&policy("  noindex: pass", rules), |_| {
+        Some("HTTP/1.1 200 OK\r\nContent-Type: image/gif\r\nContent-Length: 2\r\n\r\nok".into())
+    });
+    assert_eq!(bench.ask("/p", "").status(), 451);
+    let record = bench.until_known("news", "/p");
+    assert!(record.is_known(), "it was admitted and answered");
+    assert_eq!((record.status.0, record.origin_status), (CrawlStatus::Filter, Some(200)));
+    assert_eq!((record.last_fetched, record.indexed), (None, Indexed::Never));
+    // From then on it is refused as what the ledger has.
+    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+}
+
+#[test]
+fn a_reload_in_between_keeps_what_was_learned() {
+    let bench = Bench::scripted(&policy("", REMEMBERS), |visit, _| {
+        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        std::thread::sleep(Duration::from_millis(100));
+        visit.send("world");
+        true
+    });
+    let mut client = Client::connect(bench.door("news"));
+    let url = bench.url("a.test", "/p");
+    client.send(&format!(
+        "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
+        bench.origin.port
+    ));
+    client.until("hello");
+    bench.reload(&policy("  source: later", REMEMBERS));
+    client.until("world");
+    let record = bench.until_known("news", "/p");
+    assert_eq!((record.size, record.source.as_deref()), (10, None));
+}

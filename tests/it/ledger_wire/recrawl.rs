@@ -1,0 +1,226 @@
+//! Premature, unmodified, duplicate: what the crawler has already (seed 004, REJECTED_PREMATURE and its neighbours).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crawlgate::ledger::record::Indexed;
+use crawlgate::vocab::crawl_status::CrawlStatus;
+
+use super::{Bench, HOUR, bare, page, path, policy};
+use crate::upstream::scripted::until;
+
+#[test]
+fn a_url_is_not_fetched_again_before_its_time() {
+    let rules = "rules:\n  - { id: daily, about: once a day, when: { under: /daily }, set: { recrawl: { min_interval: \
+                 1d } } }";
+    let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", rules), |_| None);
+    bench.get("/p");
+    bench.get("/daily/p");
+    bench.hand.advance(Duration::from_millis(1_500));
+    let soon = bench.ask("/p", "");
+    assert_eq!((soon.status(), soon.value("crawl-status")), (451, "REJECTED_PREMATURE"));
+    assert_eq!((soon.value("crawl-reason"), soon.value("crawl-retry")), ("premature", "after"));
+    assert_eq!((soon.value("retry-after"), soon.value("crawl-rule")), ("3599", ""));
+    assert!(soon.body().contains("\"stage\":\"ledger\""), "{}", soon.0);
+    let asked = bench.ask("/p", "If-None-Match: \"x\"\r\n");
+    assert_eq!((asked.status(), asked.value("retry-after")), (304, "3599"));
+    assert_eq!(bench.send("HEAD", "/p").status(), 451, "as a GET");
+    assert_eq!(bench.send("POST", "/p").status(), 200, "no recrawl");
+    assert_eq!(bench.ask_as("shop", &bench.url("a.test", "/p"), "").status(), 200, "another crawler");
+    bench.hand.advance(HOUR);
+    assert_eq!(bench.ask("/p", "").status(), 200);
+    let daily = bench.ask("/daily/p", "");
+    assert_eq!((daily.status(), daily.value("crawl-rule")), (451, "daily"));
+    assert!(daily.body().contains("once a day"), "{}", daily.0);
+}
+
+#[test]
+fn a_head_does_not_begin_the_interval() {
+    let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", ""), |_| None);
+    assert_eq!(bench.send("HEAD", "/p").status(), 200);
+    assert_eq!(bench.ask("/p", "").status(), 200);
+}
+
+#[test]
+fn an_error_is_not_tried_again_before_its_time() {
+    let bench = Bench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| bare(429, ""));
+    assert_eq!(bench.ask("/p", "").status(), 429);
+    bench.until_known("news", "/p");
+    bench.hand.advance(HOUR);
+    let soon = bench.ask("/p", "");
+    assert_eq!((soon.value("crawl-reason"), soon.value("retry-after")), ("premature", "82800"));
+    bench.hand.advance(23 * HOUR);
+    assert_eq!(bench.ask("/p", "").status(), 429);
+}
+
+/// A page with a version, by which it answers conditions.
+fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
+    let version = Arc::clone(version);
+    move |head| {
+        let now = version.load(Ordering::SeqCst);
+        let (tag, body) = (format!("\"v{now}\""), format!("hello {now}"));
+        let asked = head.to_lowercase().contains(&format!("if-none-match: {tag}"));
+        let tag = format!("ETag: {tag}\r\n");
+        if asked { bare(304, &tag) } else { page(&tag, &body) }
+    }
+}
+
+#[test]
+fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
+    let version = Arc::new(AtomicU32::new(1));
+    let bench = Bench::new(&policy("  unmodified: reject", ""), versioned(&version));
+    bench.get("/p");
+    let first = bench.heads().pop().unwrap().to_lowercase();
+    assert!(!first.contains("if-none-match"), "{first}");
+    let again = bench.ask("/p", "");
+    assert_eq!((again.status(), again.value("crawl-status")), (451, "REJECTED_UNMODIFIED"), "{}", again.0);
+    assert_eq!(again.value("crawl-reason"), "unmodified");
+    assert!(again.value("proxy-status").contains("received-status=304"), "{}", again.0);
+    assert!(bench.heads().pop().unwrap().to_lowercase().contains("if-none-match: \"v1\""));
+    bench.until_record("/p", "is unmodified", |record| record.status.0 == CrawlStatus::Unmodified);
+    // A client that asks itself gets what it has asked for.
+    let own = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
+    assert_eq!((own.status(), own.value("crawl-status"), own.value("crawl-reason")), (304, "ACCEPTED", ""));
+    // Its old version is not the last: the page is one that the crawler has, and it stays.
+    let older = bench.ask("/p", "If-None-Match: \"v0\"\r\n");
+    assert_eq!((older.status(), older.value("crawl-reason")), (304, "unmodified"));
+    let part = bench.ask("/p", "Range: bytes=0-1\r\n");
+    assert_eq!(part.value("crawl-reason"), "unmodified", "a whole answer all the same: {}", part.0);
+    assert!(!bench.heads().pop().unwrap().to_lowercase().contains("if-none-match"));
+    version.store(2, Ordering::SeqCst);
+    assert_eq!(bench.get("/p").body(), "hello 2");
+    bench.until_record("/p", "is new", |record| record.validators.etag.as_deref() == Some("\"v2\""));
+}
+
+#[test]
+fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
+    let fields = "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
+    for (option, status, tag, reason) in
+        [("reject", 451, "", "unmodified"), ("tag", 200, "unmodified", ""), ("pass", 200, "", "")]
+    {
+        let options = format!("  unmodified: {option}\n  recrawl: {{ min_interval: 1s }}");
+        let bench = Bench::new(&policy(&options, ""), move |_| page(fields, "hello"));
+        assert_eq!(bench.get("/p").value("crawl-tag"), "");
+        bench.hand.advance(HOUR);
+        let again = bench.ask("/p", "");
+        assert_eq!((again.status(), again.value("crawl-tag")), (status, tag), "{option}: {}", again.0);
+        assert_eq!(again.value("crawl-reason"), reason, "{option}");
+        assert_eq!(again.0.contains("hello"), status == 200, "{option}");
+        let conditional = bench.heads()[1].to_lowercase().contains("if-modified-since: thu, 01 jan 2026");
+        assert_eq!(conditional, option == "reject", "{option}");
+    }
+}
+
+#[test]
+fn what_had_to_leave_the_index_is_fetched_anew_when_it_may_be() {
+    let whole = "spaces:\n  - { name: all }";
+    let version = Arc::new(AtomicU32::new(1));
+    let options = "  unmodified: reject\n  recrawl: { min_interval: 1d }";
+    let bench = Bench::new(&policy(options, whole), versioned(&version));
+    bench.get("/p");
+    assert_eq!(bench.ask("/p", "").value("crawl-reason"), "premature");
+    bench.reload(&policy(options, "spaces:\n  - { name: all, rules: [ { forbid: { path: /p } } ] }"));
+    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+    bench.until_record("/p", "is removed", |record| matches!(record.indexed, Indexed::Removed(_)));
+    bench.reload(&policy(options, whole));
+    assert_eq!(bench.get("/p").body(), "hello 1");
+    bench.until_record("/p", "is back", |record| record.indexed == Indexed::Perhaps);
+}
+
+#[test]
+fn a_page_that_another_url_has_is_a_duplicate() {
+    for (option, status, reason) in [("reject", 451, "duplicate"), ("tag", 200, "")] {
+        let options = format!("  duplicate: {option}");
+        let bench = Bench::new(&policy(&options, ""), |head| match path(head) {
+            "/weak1" | "/weak2" => page("ETag: W/\"w\"\r\n", path(head)),
+            "/other" => page("ETag: \"o\"\r\n", "other"),
+            _ => page("ETag: \"a\"\r\n", "hello"),
+        });
+        bench.get("/a");
+        let b = bench.ask("/b", "");
+        assert_eq!((b.status(), b.value("crawl-reason")), (status, reason), "{option}: {}", b.0);
+        let tag = if option == "tag" {
+            format!("duplicate; of={}", bench.url("a.test", "/a"))
+        } else {
+            String::new()
+        };
+        assert_eq!(b.value("crawl-tag"), tag, "{option}");
+        until("it is noted", || bench.record("news", "/b").is_some());
+        for path in ["/a", "/other", "/weak1", "/weak2"] {
+            let answer = bench.ask(path, "");
+            assert_eq!((answer.status(), answer.value("crawl-tag")), (200, ""), "{option} {path}");
+        }
+        let elsewhere = bench.ask_as("news", &bench.url("b.test", "/b"), "");
+        assert_eq!((elsewhere.status(), elsewhere.value("crawl-tag")), (200, ""), "of another host");
+        let other = bench.ask_as("shop", &bench.url("a.test", "/b"), "");
+        assert_eq!((other.status(), other.value("crawl-tag")), (200, ""), "of another crawler");
+    }
+}
+
+#[test]
+fn twins_too_large_to_be_held_back_are_told_by_their_tag() {
+    let options = "  duplicate: reject\n  max_buffer: 10B";
+    let bench = Bench::new(&policy(options, ""), |head| {
+        let tag = if path(head).starts_with("/untagged") { "" } else { "ETag: \"a\"\r\n" };
+        page(tag, "larger than that")
+    });
+    bench.get("/a");
+    assert_eq!(bench.ask("/b", "").value("crawl-reason"), "duplicate");
+    bench.get("/untagged1");
+    assert_eq!(bench.ask("/untagged2", "").status(), 200, "it was sent on while it came");
+}
+
+#[test]
+fn a_page_that_has_moved_is_no_duplicate_of_where_it_was() {
+    let moved = Arc::new(AtomicU32::new(0));
+    let state = Arc::clone(&moved);
+    let bench = Bench::new(&policy("  duplicate: reject", ""), move |head| {
+        if path(head) == "/a" && state.load(Ordering::SeqCst) == 1 {
+            bare(404, "")
+        } else {
+            page("ETag: \"a\"\r\n", "x")
+        }
+    });
+    bench.get("/a");
+    assert_eq!(bench.ask("/b", "").value("crawl-reason"), "duplicate");
+    moved.store(1, Ordering::SeqCst);
+    assert_eq!(bench.ask("/a", "").status(), 404);
+    until("it is forgotten", || bench.record("news", "/a").is_none());
+    assert_eq!(bench.ask("/b", "").status(), 200);
+}
+
+#[test]
+fn reasons_come_in_the_order_of_the_contract() {
+    let rules = "rules:\n  - { id: no, forbid: { under: /no } }\n  - { id: gif, forbid: { content_type: image/gif } }\n  \
+                 - { id: deep, when: { under: /deep }, set: { max_depth: 0 } }";
+    let options =
+        "  recrawl: { min_interval: 1h }\n  unmodified: reject\n  duplicate: reject\n  noindex: pass";
+    let open = policy("  unmodified: pass\n  recrawl: { min_interval: 1s }", "");
+    let bench = Bench::new(&open, |head| {
+        let kind = if path(head).contains("gif") { "image/gif" } else { "text/html" };
+        let tag = path(head);
+        Some(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nETag: \"{tag}\"\r\nContent-Length: 2\r\n\r\nok"
+        ))
+    });
+    for path in ["/", "/no", "/gif", "/p"] {
+        bench.get(path);
+    }
+    let deep = format!("Referer: {}\r\n", bench.url("a.test", "/"));
+    assert_eq!(bench.ask("/deep", &deep).status(), 200);
+    bench.until_known("news", "/deep");
+    bench.reload(&policy(options, rules));
+    for (path, fields, later, reason) in [
+        ("/deep", deep.as_str(), Duration::ZERO, "too_deep"),
+        ("/no", "", Duration::ZERO, "rule"),
+        ("/p", "", Duration::ZERO, "premature"),
+        ("/gif", "", 2 * HOUR, "rule"),
+        ("/p", "", Duration::ZERO, "unmodified"),
+        ("/p2", "", Duration::ZERO, ""),
+    ] {
+        bench.hand.advance(later);
+        let answer = bench.ask(path, fields);
+        assert_eq!(answer.value("crawl-reason"), reason, "{path}: {}", answer.0);
+    }
+}

@@ -1,0 +1,254 @@
+//! The log's file over time: rotated by size, moved and cut by others, torn, and without room.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::support::folder::Folder;
+
+fn bench(path: &Path, size: u64, keep: u32) -> Bench {
+    let rotate = Some(Rotate { size, keep });
+    Bench::to(Destination::Path(path.to_owned()), LogSettings { rotate, ..LogSettings::default() })
+}
+
+impl Bench {
+    /// Logs some requests and waits until they are written or given up.
+    fn log_some(&self, from: usize, to: usize) {
+        (from..to).for_each(|n| self.reject(&format!("http://h.example/{n}")));
+        assert_eq!(self.log().flush(LONG), Closed::Done);
+    }
+}
+
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    PathBuf::from(format!("{}.{number}", path.display()))
+}
+
+/// The numbers of the requests in a file; a line that is no JSON fails.
+fn numbers(path: &Path) -> Vec<usize> {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'), "{}", path.display());
+    let number = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect(line);
+        line["url"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()
+    };
+    text.lines().map(number).collect()
+}
+
+/// The file and those that were rotated, the oldest first.
+fn all(path: &Path) -> Vec<PathBuf> {
+    let older = (1..).map(|number| numbered(path, number)).take_while(|path| path.exists());
+    let mut files: Vec<PathBuf> = older.collect();
+    files.reverse();
+    files.push(path.to_owned());
+    files
+}
+
+#[test]
+fn under_load_every_line_is_whole_in_exactly_one_file() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = bench(&path, 50_000, 1_000);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let bench = &bench;
+            scope.spawn(move || {
+                for n in 0..2_000 {
+                    bench.reject(&format!("http://h.example/{}", thread * 2_000 + n));
+                    if n % 100 == 0 {
+                        bench.log().flush(LONG);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(bench.log().close(LONG), Closed::Done);
+    let files = all(&path);
+    assert!(files.len() > 50, "{} files", files.len());
+    let (mut seen, mut count) = (BTreeSet::new(), 0);
+    for file in &files {
+        let bytes = fs::metadata(file).unwrap().len();
+        assert!(bytes <= 50_000 && (bytes > 49_000 || *file == path), "{} {bytes}", file.display());
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o137, 0, "{}", file.display());
+        let numbers = numbers(file);
+        count += numbers.len();
+        seen.extend(numbers);
+    }
+    assert_eq!((count, seen.len(), bench.dropped()), (16_000, 16_000, 0));
+}
+
+#[test]
+fn the_oldest_goes_and_the_order_stays() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = bench(&path, 2_000, 3);
+    bench.log_some(0, 100);
+    let files = all(&path);
+    assert_eq!(files.len(), 4);
+    let kept: Vec<usize> = files.iter().flat_map(|file| numbers(file)).collect();
+    assert!(kept.len() < 40 && kept.last() == Some(&99), "{kept:?}");
+    assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{kept:?}");
+}
+
+#[test]
+fn a_gap_is_filled_before_anything_is_removed() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    for (name, text) in [("d.jsonl.1", "one"), ("d.jsonl.2", "two"), ("d.jsonl.4", "four")] {
+        folder.write(name, text);
+    }
+    let bench = bench(&path, 1, 5);
+    bench.log_some(0, 2);
+    let text = |number| fs::read_to_string(numbered(&path, number)).unwrap();
+    assert_eq!((numbers(&numbered(&path, 1)), numbers(&path)), (vec![0], vec![1]));
+    assert_eq!((text(2), text(3), text(4)), ("one".into(), "two".into(), "four".into()));
+}
+
+#[test]
+fn with_nothing_to_keep_the_file_is_cut() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = bench(&path, 2_000, 0);
+    bench.log_some(0, 50);
+    assert!(fs::metadata(&path).unwrap().len() <= 2_000 && !numbered(&path, 1).exists());
+    assert_eq!(numbers(&path).last(), Some(&49));
+}
+
+#[test]
+fn without_a_size_it_only_grows() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let settings = LogSettings { rotate: None, ..LogSettings::default() };
+    let bench = Bench::to(Destination::Path(path.clone()), settings);
+    bench.log_some(0, 1_000);
+    assert_eq!((numbers(&path).len(), numbered(&path, 1).exists()), (1_000, false));
+}
+
+/// As logrotate does it, with `create`, without it, and with `copytruncate`; or a careless hand.
+#[test]
+fn what_others_do_to_the_file_is_noticed() {
+    let folder = Folder::new();
+    let path = folder.path().join("d.jsonl");
+    let bench = bench(&path, 1 << 20, 2);
+    bench.log_some(0, 2);
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    bench.log_some(2, 4);
+    assert_eq!((numbers(&folder.path().join("moved")), numbers(&path)), (vec![0, 1], vec![2, 3]));
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::write(&path, "").unwrap();
+    bench.log_some(4, 6);
+    assert_eq!(numbers(&path), [4, 5]);
+    fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    bench.log_some(6, 7);
+    assert_eq!(numbers(&path), [6]);
+    fs::remove_file(&path).unwrap();
+    bench.log_some(7, 8);
+    assert_eq!((numbers(&path), bench.dropped()), (vec![7], 0));
+}
+
+/// A process that was killed leaves half a line: the next one begins its own.
+#[test]
+fn a_torn_end_stands_alone() {
+    let folder = Folder::new();
+    let path = folder.write("d.jsonl", "{\"whole\":1}\n{\"ts\":\"2026-0");
+    bench(&path, 1 << 20, 2).log_some(0, 1);
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (3, "{\"ts\":\"2026-0"));
+    assert!(serde_json::from_str::<Value>(lines[2]).is_ok());
+    // So does whoever puts such a file in its place.
+    let other = folder.write("other", "half");
+    let bench = bench(&path, 1 << 20, 2);
+    fs::rename(other, &path).unwrap();
+    bench.log_some(1, 2);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("half\n{\"ts\"") && text.lines().count() == 2, "{text}");
+}
+
+/// A directory in the way stands for one that may not be written: that is no obstacle for root.
+#[test]
+fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
+    for on_full in [OnFull::Drop, OnFull::Wait] {
+        let folder = Folder::new();
+        let path = folder.path().join("d.jsonl");
+        let rotate = Some(Rotate { size: 1_000, keep: 1 });
+        let settings = LogSettings { rotate, on_full, ..LogSettings::default() };
+        let bench = Bench::to(Destination::Path(path.clone()), settings);
+        fs::create_dir(numbered(&path, 1)).unwrap();
+        bench.log_some(0, 20);
+        assert_eq!(numbers(&path), (0..20).collect::<Vec<_>>());
+        let warning = bench.log().warning().unwrap();
+        assert!(warning.starts_with("grows: it cannot be rotated: "), "{warning}");
+        // Not tried again at each write.
+        fs::remove_dir(numbered(&path, 1)).unwrap();
+        bench.hand.advance(Duration::from_secs(59));
+        bench.log_some(20, 21);
+        assert!(bench.log().warning().is_some() && !numbered(&path, 1).exists());
+        bench.hand.advance(Duration::from_secs(1));
+        bench.log_some(21, 22);
+        assert_eq!(bench.log().warning(), None);
+        assert_eq!(numbers(&numbered(&path, 1)), (0..21).collect::<Vec<_>>());
+        assert_eq!((numbers(&path), bench.dropped()), (vec![21], 0));
+    }
+}
+
+#[test]
+fn a_directory_that_is_gone_loses_lines_until_it_is_back() {
+    let folder = Folder::new();
+    let path = folder.path().join("sub/d.jsonl");
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    let bench = bench(&path, 1 << 20, 2);
+    bench.log_some(0, 3);
+    fs::remove_dir_all(folder.path().join("sub")).unwrap();
+    bench.log_some(3, 7);
+    assert!(bench.dropped() == 4 && bench.log().warning().unwrap().contains("cannot be written"));
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    bench.log_some(7, 9);
+    assert_eq!((numbers(&path), bench.dropped()), (vec![7, 8], 4));
+    // Moved away with its directory it still has a name: it goes on there, and nothing is lost.
+    fs::rename(folder.path().join("sub"), folder.path().join("away")).unwrap();
+    bench.log_some(9, 10);
+    assert_eq!((numbers(&folder.path().join("away/d.jsonl")), bench.dropped()), (vec![7, 8, 9], 4));
+}
+
+#[test]
+fn a_link_stays_and_its_file_is_rotated() {
+    let folder = Folder::new();
+    let (link, real) = (folder.path().join("link"), folder.path().join("real"));
+    fs::write(&real, "").unwrap();
+    symlink(&real, &link).unwrap();
+    bench(&link, 1_000, 9).log_some(0, 6);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(numbered(&real, 1).exists() && !numbered(&link, 1).exists());
+    assert_eq!(all(&real).iter().flat_map(|file| numbers(file)).count(), 6);
+}
+
+/// Such as /dev/stdout: its file can be given another name, but none can be made in its place.
+#[test]
+fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
+    let folder = Folder::new();
+    let real = folder.write("real", "");
+    let open = fs::File::options().append(true).open(&real).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+    bench(Path::new(&path), 1_000, 9).log_some(0, 30);
+    assert_eq!(numbers(&numbered(&real, 1)).len(), 30);
+    assert!(!numbered(&real, 2).exists());
+}
+
+#[test]
+fn what_is_no_plain_file_is_left_alone() {
+    let folder = Folder::new();
+    let path = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let path = path.clone();
+        move || fs::read_to_string(path).unwrap().lines().count()
+    });
+    let bench = bench(&path, 500, 3);
+    bench.log_some(0, 20);
+    assert_eq!(bench.log().close(LONG), Closed::Done);
+    drop(bench);
+    assert_eq!(reader.join().unwrap(), 20);
+    assert!(fs::metadata(&path).unwrap().file_type().is_fifo() && !numbered(&path, 1).exists());
+}

@@ -1,0 +1,217 @@
+//! What a policy says of the ledger: whether it needs one, under which URL it keeps a request, and what it asks of it.
+
+use std::time::Duration;
+
+use crawlgate::policy::Policy;
+use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::fact::Facts;
+use crawlgate::policy::options::checks::{self, Check};
+use crawlgate::policy::options::{recrawl, schema};
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::trail::Trail;
+use crawlgate::vocab::target::UrlTarget;
+
+fn opened(body: &str) -> Result<Policy, String> {
+    let text = format!("policy: 1\nname: p\n{body}\n");
+    let loaded = load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", Purpose::Serve);
+    match loaded {
+        Ok(compiled) => Ok(compiled.policy),
+        Err(problems) => Err(problems.iter().map(|problem| problem.rendered()).collect()),
+    }
+}
+
+fn policy(body: &str) -> Policy {
+    opened(body).unwrap_or_else(|problems| panic!("{body}\n{problems}"))
+}
+
+fn with_options(options: &str) -> Policy {
+    policy(&format!("options: {{ disposition: allow, {options} }}"))
+}
+
+fn asked(policy: &Policy, url: &str) -> (UrlTarget, Trail) {
+    let target = UrlTarget::parse(url).unwrap();
+    let (trail, _) = policy.request(&Facts::of_url(&target));
+    (target, trail)
+}
+
+#[test]
+fn a_policy_needs_the_ledger_if_something_asks_it() {
+    for (body, remembers) in [
+        ("options: { disposition: allow }", false),
+        ("options: { disposition: allow, unmodified: pass, duplicate: pass, max_depth: none }", false),
+        ("options: { disposition: allow, budget: none, recrawl: none }", false),
+        ("options: { disposition: allow, noncanonical: tag, strip_params: [sid] }", false),
+        ("options: { disposition: allow, unmodified: tag }", true),
+        ("options: { disposition: allow, max_depth: 0 }", true),
+        ("options: { disposition: allow }\nrules: [{ set: { duplicate: reject } }]", true),
+        ("options: { disposition: allow }\nrules: [{ set: { recrawl: { after_error: 1h } } }]", true),
+        (
+            "options: { disposition: allow }\nrules: [{ mode: shadow, set: { recrawl: { min_interval: 1h } } }]",
+            true,
+        ),
+        (
+            "options: { disposition: allow }\nrules: [{ forbid: { all: [{ not: { depth: 3 } }, { ext: gif }] } }]",
+            true,
+        ),
+        ("options: { disposition: allow }\nspaces: [{ name: s, options: { unmodified: tag } }]", true),
+        ("options: { disposition: allow }\nspaces: [{ name: s }]", true),
+    ] {
+        assert_eq!(policy(body).remembers(), remembers, "{body}");
+    }
+}
+
+#[test]
+fn what_a_request_asks_of_the_ledger_is_what_was_last_assigned() {
+    let policy = policy(
+        "options: { disposition: allow, recrawl: { min_interval: 1d, after_error: 10m }, unmodified: tag, max_buffer: 2MiB }
+rules:
+  - { id: news, when: { under: /news }, set: { recrawl: { min_interval: none }, unmodified: reject, max_buffer: 0B } }",
+    );
+    for (path, interval, check, buffer) in
+        [("", Some(Duration::from_secs(86_400)), Check::Tag, 2 << 20), ("news", None, Check::Reject, 0)]
+    {
+        let (_, trail) = asked(&policy, &format!("http://h/{path}"));
+        let recrawl = recrawl::of(&policy, &trail);
+        assert_eq!((recrawl.min_interval, recrawl.after_error), (interval, Some(Duration::from_secs(600))));
+        assert_eq!(checks::of(&policy, &trail, schema::UNMODIFIED), check);
+        assert_eq!(checks::of(&policy, &trail, schema::DUPLICATE), Check::Pass);
+        assert_eq!(checks::max_buffer(&policy, &trail), buffer);
+    }
+    assert!(policy.ever_checks(schema::UNMODIFIED) && !policy.ever_checks(schema::DUPLICATE));
+}
+
+#[test]
+fn keys_leave_out_what_does_not_tell_urls_apart() {
+    for (options, url, key) in [
+        ("index: true", "http://h/a?sid=1", "http://h/a?sid=1"),
+        ("strip_params: sid", "http://h/a?b=1&sid=1", "http://h/a?b=1"),
+        ("strip_params: [sid, utm_*]", "http://h/a?utm_a=1&sid=1", "http://h/a"),
+        ("strip_params: { names: sid }", "http://h/a?sid=1", "http://h/a"),
+        (
+            "replace: [{ regex: ';jsessionid=[^?]*', with: '' }]",
+            "http://h/a;jsessionid=A.b?c",
+            "http://h/a?c",
+        ),
+        (
+            "replace: [{ regex: '^http://(www\\.)?', with: '//' }, { regex: '/(\\d+)-[a-z]+$', with: '/${1}x' }]",
+            "http://www.h/7-name",
+            "//h/7x",
+        ),
+        // Names first, then expressions, each on what the one before has left.
+        (
+            "strip_params: [a], replace: [{ regex: '\\?.*a', with: '?' }, { regex: '\\?$', with: '' }]",
+            "http://h/?b&a=1",
+            "http://h/?b",
+        ),
+    ] {
+        let policy = with_options(options);
+        let (target, trail) = asked(&policy, url);
+        assert_eq!(policy.key_url(&trail, &target), key, "{options}");
+        assert_eq!(policy.rewritten(&trail, &target), None, "{options}: for keys only");
+        assert!(!policy.rewrites());
+    }
+}
+
+#[test]
+fn what_is_fetched_changes_only_where_it_says_so() {
+    for (options, url, fetched, key) in [
+        (
+            "strip_params: { names: [sid], rewrite: true }",
+            "http://h/?sid=1&a=2",
+            Some("http://h/?a=2"),
+            "http://h/?a=2",
+        ),
+        ("strip_params: { names: [sid], rewrite: true }", "http://h/?a=2", None, "http://h/?a=2"),
+        (
+            "replace: [{ regex: '^http:', with: 'https:', rewrite: true }, { regex: '//www\\.', with: '//' }]",
+            "http://www.h.com/",
+            Some("https://www.h.com/"),
+            "https://h.com/",
+        ),
+        // What is no URL is not fetched; what only reads otherwise is the same.
+        ("replace: [{ regex: '^http:', with: 'gopher:', rewrite: true }]", "http://h/", None, "gopher://h/"),
+        ("replace: [{ regex: '/h/', with: '/H/', rewrite: true }]", "http://h/", None, "http://H/"),
+        ("replace: [{ regex: 'x', with: 'y', rewrite: false }]", "http://h/x", None, "http://h/y"),
+    ] {
+        let policy = with_options(options);
+        let (target, trail) = asked(&policy, url);
+        let rewritten = policy.rewritten(&trail, &target);
+        assert_eq!(rewritten.as_ref().map(UrlTarget::as_str), fetched, "{options}");
+        assert_eq!(policy.key_url(&trail, &target), key, "{options}");
+    }
+}
+
+#[test]
+fn a_list_that_would_change_its_own_outcome_is_refused_when_it_is_read() {
+    for (items, fine) in [
+        ("{ regex: a, with: aa, rewrite: true }", false),
+        ("{ regex: a, with: aa }", true),
+        ("{ regex: b, with: c, rewrite: true }, { regex: a, with: b, rewrite: true }", false),
+        ("{ regex: b, with: c }, { regex: a, with: b, rewrite: true }", true),
+        ("{ regex: a, with: b, rewrite: true }, { regex: b, with: c, rewrite: true }", true),
+        ("{ regex: '^http:', with: 'https:', rewrite: true }", true),
+        ("{ regex: '/index\\.html$', with: /, rewrite: true }", true),
+        ("{ regex: '(a+)', with: '${1}b', rewrite: true }", true),
+        ("{ regex: '(a+)', with: '$1b', rewrite: true }", false),
+        ("{ regex: a, with: '$1' }", false),
+        ("{ regex: '(?P<n>a)', with: '${n}$$1' }", true),
+    ] {
+        let body = format!("options: {{ disposition: allow, replace: [{items}] }}");
+        assert_eq!(opened(&body).is_ok(), fine, "{items}");
+    }
+}
+
+fn decided(policy: &Policy, facts: &Facts<'_>) -> String {
+    let (trail, decision) = policy.decide(facts);
+    let rule = policy.refusing(&trail, &decision).rule.unwrap_or("-");
+    let trap = trail.trap().map_or("-", |trap| trap.as_str());
+    format!("{} {rule} {trap}", decision.reason().as_str())
+}
+
+#[test]
+fn a_trap_refuses_in_its_place_among_the_reasons() {
+    let policy = policy(
+        "options: { disposition: allow, traps: builtin, max_depth: 3 }
+rules:
+  - { id: shop, when: { under: /shop }, set: { traps: none } }
+  - { id: dates, when: { under: /dates }, set: { traps: [calendar, session_id] } }
+  - { id: never, forbid: { ext: gif } }",
+    );
+    let deep = "a/b/a/b/a";
+    for (path, depth, year, expected) in [
+        ("x", None, 2026, "default - -"),
+        (deep, None, 2026, "trap - repeated_segment"),
+        (deep, Some(4), 2026, "too_deep - -"),
+        ("a/a/a.gif", None, 2026, "rule never -"),
+        ("a/a/a/b.gif", None, 2026, "rule never -"),
+        ("shop/a/a/a", None, 2026, "default - -"),
+        ("dates/a/a/a", None, 2026, "default - -"),
+        ("dates/day/2031", None, 2026, "default - -"),
+        ("dates/day/2031", None, 2025, "trap dates calendar"),
+        ("dates/x?PHPSESSID=4", None, 2026, "trap dates session_id"),
+        ("x?PHPSESSID=4", None, 2026, "default - -"),
+        // Raw it is none of the patterns, decoded it is.
+        ("a/%61/x/%61", None, 2026, "ambiguous_url - -"),
+    ] {
+        let target = UrlTarget::parse(&format!("http://h.com/{path}")).unwrap();
+        let facts = Facts { depth, year, ..Facts::of_url(&target) };
+        assert_eq!(decided(&policy, &facts), expected, "{path}");
+    }
+    assert!(policy.asks_year());
+}
+
+#[test]
+fn what_a_tunnel_hides_leaves_it_undecided() {
+    let host = crawlgate::vocab::target::HostTarget::parse_authority("h.com:443").unwrap();
+    for (options, verdict) in [
+        ("traps: none", "default"),
+        ("traps: long_url", "undecided"),
+        ("recrawl: { min_interval: 1d }", "undecided"),
+        ("unmodified: tag, duplicate: pass", "default"),
+        ("unmodified: reject", "undecided"),
+        ("strip_params: [sid]", "default"),
+    ] {
+        let (_, decision) = with_options(options).decide(&Facts::of_tunnel(&host));
+        assert_eq!(decision.reason().as_str(), verdict, "{options}");
+    }
+}

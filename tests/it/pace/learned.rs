@@ -1,0 +1,218 @@
+//! What a host's answers teach, through the gate, by a time that stands still until everybody waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crawlgate::gate::hold::Slot;
+use crawlgate::vocab::reason::Reason;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::{Instant, sleep};
+
+use super::gate::{Bench, Came};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// No pace of its own, so that only rest holds anybody.
+const FREE: &str = "{ delay: 0s, concurrency: 10, max_hold: 10m }";
+const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
+
+fn fields(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+    let pairs =
+        fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    pairs.collect()
+}
+
+fn answer(slot: &mut Slot, status: u16, with: &[(&'static str, &'static str)]) {
+    slot.sent();
+    slot.answered(StatusCode::from_u16(status).unwrap(), &fields(with));
+}
+
+/// What becomes of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` behind a good head, or the
+/// client `leaves`.
+async fn ends(bench: &Bench, how: &str) {
+    let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+    match how {
+        "fails" => slot.failed(),
+        "breaks" => {
+            answer(&mut slot, 200, &[]);
+            slot.failed();
+        }
+        "breaks500" => {
+            answer(&mut slot, 500, &[]);
+            slot.failed();
+        }
+        "leaves" => slot.sent(),
+        status => answer(&mut slot, status.parse().unwrap(), &[]),
+    }
+}
+
+/// Whether the host rests, and for how long.
+async fn rest(bench: &Bench) -> Option<Duration> {
+    let began = Instant::now();
+    let (slot, _) = bench.ask("http://a.test/", &[]).await.went();
+    drop(slot);
+    Some(began.elapsed()).filter(|rest| !rest.is_zero())
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_bad_ends_in_a_row_bring_rest() {
+    for (ends_so, rests) in [
+        ("500 502 520", true),
+        ("fails fails fails", true),
+        ("500 fails breaks", true),
+        ("breaks breaks breaks", true),
+        ("500 200 500 200 500 200", false),
+        ("500 500 404 500 500", false),
+        ("500 500 403 500 500", false),
+        ("500 500 301 fails fails", false),
+        // A client that leaves says nothing, of good or bad.
+        ("leaves leaves leaves leaves", false),
+        ("500 leaves 500 leaves 500", true),
+        ("501 505 501 505", false),
+        // One mishap, though it shows twice.
+        ("breaks500 500", false),
+    ] {
+        let bench = Bench::of_runtime(FREE);
+        for how in ends_so.split(' ') {
+            ends(&bench, how).await;
+        }
+        let rested = rest(&bench).await.unwrap_or_default();
+        let expected = if rests { 5 * SECOND..=7 * SECOND } else { Duration::ZERO..=Duration::ZERO };
+        assert!(expected.contains(&rested), "{ends_so}: {rested:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_forms_of_retry_after_are_kept_to() {
+    // A clock of the runtime begins with the year 2026.
+    for (told, seconds) in [
+        ("30", 30..=30),
+        ("Thu, 01 Jan 2026 00:01:00 GMT", 59..=60),
+        ("0", 5..=7),
+        ("-1", 5..=7),
+        ("1.5", 5..=7),
+        ("Wed, 31 Dec 2025 00:00:00 GMT", 5..=7),
+        ("99999999999999999999", 3_600..=3_600),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", 3_600..=3_600),
+    ] {
+        for status in [429, 503] {
+            let bench = Bench::of_runtime("{ delay: 0s, max_hold: 2h }");
+            let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+            answer(&mut slot, status, &[("retry-after", told)]);
+            drop(slot);
+            let rested = rest(&bench).await.unwrap().as_secs_f64().round() as u64;
+            assert!(seconds.contains(&rested), "{status} {told}: {rested}");
+        }
+    }
+}
+
+/// Fifty that wait for the end of a rest, half of them parts of pages; how many went.
+struct Crowd {
+    bench: Bench,
+    went: Arc<AtomicUsize>,
+    slots: tokio::sync::mpsc::UnboundedReceiver<Slot>,
+}
+
+impl Crowd {
+    async fn behind_a_rest() -> Self {
+        let bench = Bench::of_runtime(FREE);
+        let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+        answer(&mut slot, 503, &[("retry-after", "30")]);
+        drop(slot);
+        let (went, (tell, slots)) = (Arc::new(AtomicUsize::new(0)), tokio::sync::mpsc::unbounded_channel());
+        for number in 0..50 {
+            let (bench, went, tell) = (bench.clone(), Arc::clone(&went), tell.clone());
+            tokio::spawn(async move {
+                let dest = if number % 2 == 0 { "document" } else { "image" };
+                let url = format!("http://a.test/{number}");
+                let (slot, _) = bench.ask(&url, &[("sec-fetch-dest", dest)]).await.went();
+                went.fetch_add(1, Ordering::SeqCst);
+                let _ = tell.send(slot);
+            });
+        }
+        sleep(29 * SECOND).await;
+        assert_eq!(went.load(Ordering::SeqCst), 0);
+        assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 1.0);
+        sleep(SECOND + MS).await;
+        assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 0.0);
+        Self { bench, went, slots }
+    }
+
+    async fn after(&self, time: Duration) -> usize {
+        sleep(time).await;
+        self.went.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_rest_ends_exactly_one_goes() {
+    let mut crowd = Crowd::behind_a_rest().await;
+    assert_eq!(crowd.after(20 * SECOND).await, 1);
+    // Who comes now waits behind it too, and is told so.
+    let hasty = [("crawl-max-wait", "0")];
+    assert_eq!(crowd.bench.ask("http://a.test/new", &hasty).await.refused().0, Reason::HostBackoff);
+    // It proves the host with its head, before its last byte.
+    let mut probe = crowd.slots.recv().await.unwrap();
+    answer(&mut probe, 200, &[]);
+    assert_eq!(crowd.after(MS).await, 30, "ten pages, one of which has gone, and twenty parts of pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_the_probe_is_what_becomes_of_the_others() {
+    for (how, at_once, later, later_went) in [
+        // Behind a bad one the rest is twice as long.
+        ("500", 1, 9 * SECOND, 1),
+        ("500", 1, 13 * SECOND, 2),
+        ("503", 1, 13 * SECOND, 2),
+        ("fails", 1, 13 * SECOND, 2),
+        // One that shows nothing makes room for the next.
+        ("leaves", 2, 13 * SECOND, 2),
+        ("is lost", 1, 50 * SECOND, 1),
+        ("is lost", 1, 61 * SECOND, 2),
+    ] {
+        let mut crowd = Crowd::behind_a_rest().await;
+        let mut probe = crowd.slots.recv().await.unwrap();
+        match how {
+            "fails" => probe.failed(),
+            "leaves" | "is lost" => {}
+            status => answer(&mut probe, status.parse().unwrap(), &[]),
+        }
+        let lost = Some(probe).filter(|_| how == "is lost");
+        assert_eq!(crowd.after(MS).await, at_once, "{how}");
+        assert_eq!(crowd.after(later).await, later_went, "{how}, {later:?} later");
+        drop(lost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_follows_the_origins_latency() {
+    let bench =
+        Bench::of_runtime("{ delay: 0s, jitter: none, adaptive: { factor: 2, min: 100ms, max: 10s } }");
+    let mut came = vec![];
+    for (took, status) in [(500, 200), (500, 200), (10, 404), (500, 500), (0, 200)] {
+        let (mut slot, held) = bench.ask("http://a.test/", &[]).await.went();
+        came.push(held.unwrap_or_default().as_millis());
+        slot.sent();
+        sleep(took * MS).await;
+        slot.answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+    }
+    // Twice the latency, counted from the sent head: what the answer took is part of it.
+    assert_eq!(came, [0, 500, 500, 990, 1_500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn signs_of_a_ban_are_counted_and_change_nothing() {
+    let bench = Bench::of_runtime(HASTY);
+    for _ in 0..20 {
+        ends(&bench, "403").await;
+    }
+    assert_eq!(bench.gauge("crawlgate_ban_suspicions_total"), 1.0);
+    for _ in 0..2 {
+        let (mut slot, _) = bench.ask("http://b.test/", &[]).await.went();
+        answer(&mut slot, 403, &[("cf-mitigated", "challenge")]);
+    }
+    assert_eq!(bench.gauge("crawlgate_ban_suspicions_total"), 2.0);
+    assert!(matches!(bench.ask("http://a.test/", &[]).await, Came::Went(..)));
+}

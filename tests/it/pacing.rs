@@ -1,0 +1,8 @@
+//! What a policy wants of pace beside a host's delay: schedules, Request-rate, limits of addresses, budgets of bytes.
+//! By the gate alone, in time that is moved by hand or by the runtime.
+
+mod address;
+mod bench;
+mod bytes;
+mod request_rate;
+mod schedule;

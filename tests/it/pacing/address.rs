@@ -1,0 +1,239 @@
+//! `politeness.per_address`: a limit that hosts on one address share, behind the limits of each.
+
+use std::time::Duration;
+
+use crawlgate::clock::Clock;
+use crawlgate::vocab::reason::Reason;
+use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
+
+use super::bench::{Bench, settle};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn bench(politeness: &str) -> Bench {
+    Bench::new(&format!("{{ jitter: none, {politeness} }}"), Clock::of_runtime())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hosts_on_one_address_share_its_delay_and_its_slots() {
+    let bench = bench("delay: 1s, concurrency: 5, max_hold: 1m, per_address: { delay: 4s, concurrency: 2 }");
+    let began = Instant::now();
+    let mut slots = vec![];
+    for url in ["http://a.test/", "http://b.test/"] {
+        let (slot, _) = bench.ask(url).await.went();
+        slot.sent();
+        slots.push(slot);
+    }
+    assert_eq!(began.elapsed(), 4 * SECOND);
+    // Another address is another address.
+    assert_eq!(bench.pass("http://www.test/", 0).await, None);
+    let third = bench.start("http://c.test/");
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(!third.is_finished());
+    slots.pop();
+    let (_slot, held) = third.await.unwrap().went();
+    assert_eq!(held, Some(10 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_delay() {
+    let bench = bench("delay: 0s, max_hold: 0s, per_address: { delay: 30s, concurrency: 2 }");
+    bench.pass("http://a.test/", 0).await;
+    let _two = [
+        bench.ask_for("http://a.test/1.png", "image").await.went(),
+        bench.ask_for("http://b.test/2.png", "image").await.went(),
+    ];
+    assert_eq!(bench.ask_for("http://c.test/3.png", "image").await.refused().0, Reason::RateLimited);
+    let (reason, after) = bench.ask("http://b.test/").await.refused();
+    assert_eq!((reason, after), (Reason::RateLimited, Some(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_address_says_no_has_lost_nothing() {
+    let bench = bench("delay: 50s, max_hold: 2s, per_address: { concurrency: 1 }");
+    let (busy, _) = bench.ask("http://a.test/").await.went();
+    busy.sent();
+    let began = Instant::now();
+    let (reason, _) = bench.ask("http://b.test/").await.refused();
+    assert_eq!((reason, began.elapsed()), (Reason::RateLimited, 2 * SECOND));
+    assert_eq!(bench.metric("crawlgate_leases"), 2.0);
+    drop(busy);
+    // Its own delay of 50 s has not begun.
+    assert_eq!(bench.pass("http://b.test/", 0).await, None);
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() {
+    let bench = bench("delay: 3s, concurrency: 5, max_hold: 5s, per_address: { concurrency: 1 }");
+    bench.pass("http://a.test/", 0).await;
+    let (busy, _) = bench.ask("http://b.test/").await.went();
+    busy.sent();
+    let began = Instant::now();
+    let both = bench.start("http://a.test/2");
+    for held_after in [1, 3] {
+        tokio::time::sleep_until(began + held_after * SECOND + Duration::from_millis(1)).await;
+        assert_eq!(bench.metric("crawlgate_held_requests"), 1.0, "{held_after}");
+    }
+    assert_eq!(both.await.unwrap().refused().0, Reason::RateLimited);
+    assert_eq!(began.elapsed(), 5 * SECOND);
+    assert_eq!(bench.metric("crawlgate_held_requests"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
+    let bench = bench("delay: 4s, concurrency: 5, max_hold: 1m, per_address: { concurrency: 1 }");
+    bench.pass("http://a.test/", 0).await;
+    let (busy, _) = bench.ask("http://b.test/").await.went();
+    busy.sent();
+    for (leaves_after, gone) in [(2, 1.0), (5, 2.0), (9, 3.0)] {
+        let waiting = bench.start("http://a.test/2");
+        tokio::time::sleep(leaves_after * SECOND).await;
+        waiting.abort();
+        assert!(waiting.await.is_err());
+        assert_eq!(bench.metric("crawlgate_leases"), 2.0);
+        assert_eq!(bench.metric("crawlgate_held_requests"), 0.0);
+        assert_eq!(bench.metric("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), gone);
+    }
+    drop(busy);
+    assert_eq!(bench.pass("http://a.test/3", 0).await, None);
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
+    let bench = bench("delay: 0s, concurrency: 5, max_hold: 10m, per_address: { delay: 1s, concurrency: 1 }");
+    let began = Instant::now();
+    let mut waiting = vec![];
+    for number in 0..40 {
+        let host = char::from(b'a' + number % 8);
+        waiting.push(bench.start(&format!("http://{host}.test/{number}")));
+        settle().await;
+    }
+    let mut sent: Vec<Instant> = vec![];
+    for (number, request) in waiting.into_iter().enumerate() {
+        let (mut slot, _) = request.await.unwrap().went();
+        match number % 4 {
+            // Never dialled; dialled in vain; sent, and no answer; sent and answered.
+            0 => {}
+            1 => tokio::time::sleep(SECOND / 4).await,
+            _ => slot.sent(),
+        }
+        sent.extend((number % 4 > 1).then(Instant::now));
+        if number % 4 == 3 {
+            slot.answered(StatusCode::OK, &HeaderMap::new());
+        }
+    }
+    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "{sent:?}");
+    assert!(began.elapsed() < 60 * SECOND, "{:?}", began.elapsed());
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rest_that_one_host_asks_for_is_not_the_address_s() {
+    let bench = bench("delay: 0s, max_hold: 0s, per_address: { concurrency: 5 }");
+    let (mut slot, _) = bench.ask("http://a.test/").await.went();
+    let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())].into_iter().collect();
+    slot.answered(StatusCode::TOO_MANY_REQUESTS, &told);
+    drop(slot);
+    assert_eq!(bench.ask("http://a.test/").await.refused(), (Reason::HostBackoff, Some(100)));
+    let _gone = bench.ask("http://b.test/").await.went();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
+    let bench = bench("delay: 10s, concurrency: 5, max_hold: 10m, per_address: { concurrency: 1 }");
+    let reads = |url: &str, time: Duration| {
+        let (bench, url) = (bench.clone(), url.to_owned());
+        tokio::spawn(async move {
+            let (slot, _) = bench.ask(&url).await.went();
+            slot.sent();
+            let sent = Instant::now();
+            tokio::time::sleep(time).await;
+            sent
+        })
+    };
+    let mut others = vec![];
+    for host in ["b", "c", "d", "e"] {
+        others.push(reads(&format!("http://{host}.test/"), 50 * SECOND));
+        settle().await;
+    }
+    let began = Instant::now();
+    let mut own = vec![];
+    for number in 0..3 {
+        own.push(reads(&format!("http://a.test/{number}"), SECOND));
+        settle().await;
+    }
+    let mut sent = vec![];
+    for request in own {
+        sent.push(request.await.unwrap());
+    }
+    sent.sort();
+    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= 10 * SECOND), "{sent:?}");
+    assert!((200..230).contains(&(sent[2] - began).as_secs()), "{sent:?}");
+    for other in others {
+        other.await.unwrap();
+    }
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tunnels_take_a_turn_of_the_address_and_none_of_its_slots() {
+    let bench = bench("delay: 0s, per_address: { delay: 5s, concurrency: 1 }");
+    let slot = bench.open_tunnel("a.test:443").await.unwrap();
+    slot.sent();
+    assert!(bench.open_tunnel("b.test:443").await.is_none());
+    tokio::time::advance(5 * SECOND).await;
+    assert!(bench.open_tunnel("b.test:443").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_address_and_the_limit_of_the_address_are_two() {
+    let bench = bench("key: address, delay: 2s, max_hold: 0s, per_address: { delay: 7s }");
+    bench.pass("http://a.test/", 0).await;
+    assert_eq!(bench.ask("http://b.test/").await.refused().1, Some(2));
+    tokio::time::advance(2 * SECOND).await;
+    assert_eq!(bench.ask("http://b.test/").await.refused().1, Some(5));
+    tokio::time::advance(5 * SECOND).await;
+    let _gone = bench.ask("http://b.test/").await.went();
+}
+
+/// What is granted by the host and waits for the address is not sent in a rest that begins meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
+    let bench = bench("delay: 0s, concurrency: 2, max_hold: 5m, per_address: { concurrency: 2 }");
+    let (other, _) = bench.ask("http://b.test/").await.went();
+    let (mut first, _) = bench.ask("http://a.test/1").await.went();
+    first.sent();
+    let began = Instant::now();
+    let second = bench.start("http://a.test/2");
+    tokio::time::sleep(SECOND).await;
+    let told: HeaderMap =
+        [(http::header::RETRY_AFTER, http::HeaderValue::from_static("60"))].into_iter().collect();
+    first.answered(StatusCode::SERVICE_UNAVAILABLE, &told);
+    drop(first);
+    drop(other);
+    let (slot, _) = second.await.unwrap().went();
+    assert_eq!(began.elapsed(), 61 * SECOND);
+    drop(slot);
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
+}
+
+/// A host's slot is not kept for ever for one that waits for its address: others of its key go meanwhile.
+#[tokio::test(start_paused = true)]
+async fn who_waits_long_for_its_address_lets_others_of_its_key_go() {
+    let bench = bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
+    let (busy, _) = bench.ask("http://b.example.net/").await.went();
+    busy.sent();
+    bench.pass("http://www.test/", 0).await;
+    let began = Instant::now();
+    // The first waits for the address that is busy, the second's is free; both are of one domain.
+    let first = bench.start("http://a.test/");
+    settle().await;
+    let second = bench.start("http://www.test/2");
+    let (slot, _) = second.await.unwrap().went();
+    assert!(began.elapsed() <= 32 * SECOND, "{:?}", began.elapsed());
+    drop((slot, busy));
+    drop(first.await.unwrap().went());
+}

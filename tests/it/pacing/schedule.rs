@@ -1,0 +1,123 @@
+//! `politeness.schedule`: which limits hold when.
+
+use crawlgate::clock::Clock;
+use crawlgate::policy::compile;
+use crawlgate::policy::source::MemoryFiles;
+use crawlgate::vocab::reason::Reason;
+
+use super::bench::Bench;
+
+/// The wall clock of tests begins with 2026, on a Thursday.
+const HOUR: i64 = 3_600;
+
+/// After how many seconds a second request may come, by what it is told.
+async fn gap(bench: &Bench, host: &str) -> u64 {
+    bench.pass(&format!("http://{host}/"), 0).await;
+    let (reason, after) = bench.ask(&format!("http://{host}/2")).await.refused();
+    assert_eq!(reason, Reason::RateLimited);
+    after.unwrap()
+}
+
+#[tokio::test]
+async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
+    let (clock, hand) = Clock::manual();
+    let schedule = "[{ hours: \"22:00-06:00\", delay: 2s }, { days: [fri], hours: \"00:00-24:00\", tz: +02:00, delay: 3s }]";
+    let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 0s, schedule: {schedule} }}");
+    let bench = Bench::new(&politeness, clock);
+    for (at, delay_s) in [
+        (0, 2),
+        (6 * HOUR - 1, 2),
+        (6 * HOUR, 40),
+        (22 * HOUR - 1, 40),
+        (22 * HOUR, 3),
+        (46 * HOUR, 2),
+        (48 * HOUR, 2),
+        // Two years back and into a leap year's February, on a Thursday: 2024-02-29.
+        (-672 * 24 * HOUR - 1, 2),
+        (-672 * 24 * HOUR + 21 * HOUR, 40),
+        (-672 * 24 * HOUR + 24 * HOUR, 3),
+    ] {
+        hand.jump(at);
+        assert_eq!(gap(&bench, &format!("t{}.test", at.unsigned_abs())).await, delay_s, "{at}");
+        hand.jump(-at);
+    }
+}
+
+#[tokio::test]
+async fn a_jump_moves_no_wait() {
+    let (clock, hand) = Clock::manual();
+    let schedule = "[{ hours: \"00:00-06:00\", delay: 50s }]";
+    let bench =
+        Bench::new(&format!("{{ delay: 50s, jitter: none, max_hold: 0s, schedule: {schedule} }}"), clock);
+    assert_eq!(gap(&bench, "a.test").await, 50);
+    for jump in [-100 * HOUR, 1_000 * HOUR, 7] {
+        hand.jump(jump);
+        assert_eq!(bench.ask("http://a.test/").await.refused().1, Some(50));
+    }
+}
+
+#[tokio::test]
+async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back() {
+    let (clock, hand) = Clock::manual();
+    let schedule = "[{ delay: 0s, rate: 1/m, concurrency: 5 }, { hours: \"01:00-02:00\", rate: none }]";
+    let politeness =
+        format!("{{ delay: 9s, jitter: none, max_hold: 0s, concurrency: 1, schedule: {schedule} }}");
+    let back = "{ id: back, when: { host: back.test }, set: { politeness: { schedule: [] } } }";
+    let bench = Bench::with_robots("{ obey: false }", &politeness, back, "", clock);
+    assert_eq!(gap(&bench, "a.test").await, 60);
+    assert_eq!(gap(&bench, "back.test").await, 9);
+    hand.jump(HOUR);
+    let _five = [
+        bench.ask("http://b.test/").await.went(),
+        bench.ask("http://b.test/").await.went(),
+        bench.ask("http://b.test/").await.went(),
+        bench.ask("http://b.test/").await.went(),
+        bench.ask("http://b.test/").await.went(),
+    ];
+    assert_eq!(bench.ask("http://b.test/").await.refused().0, Reason::RateLimited);
+    // It is about pages.
+    let _gone = bench.ask_for("http://b.test/i.png", "image").await.went();
+}
+
+#[test]
+fn mistakes_in_windows_are_told() {
+    for (window, told) in [
+        ("{ hours: \"22:00\" }", "hours are needed here"),
+        ("{ hours: \"06:00-06:00\" }", "hours are needed here"),
+        ("{ hours: \"24:00-06:00\" }", "hours are needed here"),
+        ("{ tz: Europe/Berlin }", "this version knows no names of time zones"),
+        ("{ tz: +15:00 }", "a time zone is needed here"),
+        ("{ days: [] }", "at least one day"),
+        ("{ days: [someday] }", "someday"),
+        ("{ concurrency: 0 }", "0"),
+        ("{ jitter: none }", "jitter"),
+    ] {
+        let text = format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {{ schedule: [{window}] }} }}\nrules: []\n"
+        );
+        let files = MemoryFiles::new().with("p.yaml", text);
+        let problems = compile::load(&files, "p.yaml", compile::Purpose::Serve).expect_err(window);
+        let said = format!("{problems:?}");
+        assert!(said.contains(told), "{window}: {said}");
+    }
+}
+
+/// The wall clock of a runtime begins with 2026, at midnight.
+#[tokio::test(start_paused = true)]
+async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
+    let schedule = "[{ hours: \"00:00-00:01\", delay: 2s }]";
+    let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 10m, schedule: {schedule} }}");
+    let bench = Bench::new(&politeness, Clock::of_runtime());
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep(std::time::Duration::from_millis(54_500)).await;
+    bench.pass("http://a.test/", 0).await;
+    let waiting: Vec<_> = (0..5).map(|page| bench.start(&format!("http://a.test/{page}"))).collect();
+    let mut went = vec![];
+    for one in waiting {
+        let (slot, _) = one.await.unwrap().went();
+        slot.sent();
+        went.push(began.elapsed().as_millis());
+    }
+    // The third asks at 60.5 s, and 40 s behind the second it goes.
+    assert_eq!(went, [56_500, 58_500, 98_500, 138_500, 178_500]);
+}

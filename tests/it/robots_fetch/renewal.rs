@@ -1,0 +1,269 @@
+//! A file past its freshness: requests go on under it, and one fetch renews it. Through the gate, on a clock that is moved by
+//! hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate::clock::{Clock, Hand};
+use crawlgate::gate::judged::Asked;
+use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
+use crawlgate::gate::robots::RobotsFiles;
+use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::source::files::MemoryFiles;
+use crawlgate::vocab::crawler::Crawler;
+use crawlgate::vocab::profile::Profile;
+use http::Request;
+
+use super::origin::{Origin, Reply, World, answer, target};
+use crate::support::way::{Anywhere, Here};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const OLD: &str = "User-agent: *\nDisallow: /old\nUser-agent: other\nDisallow: /other\n";
+const NEW: &str = "User-agent: *\nDisallow: /new\n";
+
+/// A world in which an hour is an instant.
+struct Gate {
+    world: Arc<World>,
+    in_force: InForce<()>,
+    hand: Hand,
+}
+
+impl Gate {
+    fn new(robots: &str) -> Self {
+        Self::paced(robots, "delay: 0s")
+    }
+
+    fn paced(robots: &str, politeness: &str) -> Self {
+        let (clock, hand) = Clock::manual();
+        let text = format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {{ {politeness} }} }}\n"
+        );
+        let files = MemoryFiles::new().with("p", text);
+        let policy = load(&files, "p", Purpose::Serve).unwrap().policy;
+        Self { world: Arc::new(World::new(&clock)), in_force: InForce::new(Snapshot::new(policy, ())), hand }
+    }
+
+    /// `go`, or the reason of the refusal.
+    async fn ask(&self, url: &str) -> &'static str {
+        self.ask_as(url, "bot").await
+    }
+
+    async fn ask_as(&self, url: &str, agent: &str) -> &'static str {
+        match self.passage(url, agent).await.outcome {
+            Outcome::Forward(_) => "go",
+            Outcome::Robots(_) => "robots.txt",
+            Outcome::Answer(refusal) => refusal.reason.as_str(),
+        }
+    }
+
+    async fn passage(&self, url: &str, agent: &str) -> Passage<Here, ()> {
+        let head = Request::builder().uri(url).header("user-agent", agent).body(()).unwrap();
+        let asked = Asked::new(target(url), Crawler::anonymous(), &head.into_parts().0);
+        let waits = Waits { hold: self.world.hold(), profile: &|| Profile::Generic };
+        let way = Way {
+            destinations: &Anywhere,
+            robots: &*self.world.robots,
+            in_force: &self.in_force,
+            waits,
+            ledger: None,
+        };
+        request(asked, self.in_force.load(), &way).await
+    }
+
+    /// Waits until so many requests have arrived and what they fetch is known.
+    async fn settled(&self, origin: &Origin, fetches: u64) {
+        while self.world.all_fetches() < fetches || (origin.heads().len() as u64) < fetches {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// The first fetch gets the old file at once, all others the new one after some time.
+fn origin(fields: &'static str) -> Origin {
+    Origin::start(move |_, _, before| match before {
+        0 => Reply::Bytes(answer(200, fields, OLD)),
+        _ => Reply::After(Duration::from_millis(150), answer(200, fields, NEW)),
+    })
+}
+
+#[tokio::test]
+async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
+    let (origin, gate) = (origin("Cache-Control: max-age=3600\r\n"), Gate::new("{}"));
+    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    gate.hand.advance(HOUR - Duration::from_secs(1));
+    assert_eq!((gate.ask(&new).await, origin.heads().len()), ("go", 1), "fresh");
+    gate.hand.advance(Duration::from_secs(1));
+    let began = std::time::Instant::now();
+    for _ in 0..50 {
+        assert_eq!(
+            (gate.ask(&old).await, gate.ask(&new).await),
+            ("robots_txt", "go"),
+            "what it said holds on"
+        );
+    }
+    assert!(began.elapsed() < Duration::from_millis(140), "nobody waits: {:?}", began.elapsed());
+    gate.settled(&origin, 2).await;
+    assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("go", "robots_txt"), "the new file holds");
+    assert_eq!(origin.heads().len(), 2, "exactly one fetch has renewed it");
+}
+
+#[tokio::test]
+async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
+    let origin = origin("Cache-Control: max-age=3600\r\n");
+    let gate = Gate::paced("{}", "delay: 200ms, jitter: 1.0..1.0, max_hold: 10s");
+    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    gate.hand.advance(HOUR);
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    while origin.heads().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let moves_on = async {
+        gate.settled(&origin, 2).await;
+        gate.hand.advance(Duration::from_millis(200));
+    };
+    let (passage, ()) = tokio::join!(gate.passage(&new, "bot"), moves_on);
+    assert_eq!(passage.held, Some(Duration::from_millis(200)), "the renewal had the turn");
+    let Outcome::Answer(refusal) = passage.outcome else { panic!("it went under the old file") };
+    assert_eq!(refusal.reason.as_str(), "robots_txt");
+}
+
+#[tokio::test]
+async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() {
+    let origin = origin("Cache-Control: max-age=3600\r\n");
+    let gate =
+        Gate::paced("{ on_unreachable: deny }", "delay: 0s, concurrency: 1, jitter: 1.0..1.0, max_hold: 0s");
+    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    gate.hand.advance(HOUR);
+    let slow = gate.passage(&new, "bot").await;
+    assert!(matches!(slow.outcome, Outcome::Forward(_)), "it has the slot that the renewal waits for");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    gate.hand.advance(Duration::from_millis(600));
+    while gate.world.all_fetches() < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((gate.world.fetches("held"), gate.world.fetches("timeout")), (1, 0));
+    drop(slow);
+    for _ in 0..5 {
+        assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("robots_txt", "go"), "the file holds on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((gate.world.all_fetches(), origin.heads().len()), (2, 1));
+    gate.hand.advance(Duration::from_secs(10));
+    assert_eq!(gate.ask(&old).await, "robots_txt");
+    while gate.world.all_fetches() < 3 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("go", "robots_txt"));
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
+    let start = || {
+        let file = "User-agent: *\nCrawl-delay: 0.3\n";
+        Origin::start(move |_, _, _| Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", file)))
+    };
+    let (origin, beside) = (start(), start());
+    let gate = Gate::paced("{}", "delay: 0s, jitter: 1.0..1.0, concurrency: 9, max_hold: 0s");
+    let fetch = async |origin: &Origin| {
+        let url = target(&origin.url("a.test", "/"));
+        gate.world.robots.fetch(&url, gate.world.errand("bot")).await.ending.as_str()
+    };
+    assert_eq!(fetch(&origin).await, "file");
+    gate.hand.advance(HOUR);
+    assert_eq!(fetch(&beside).await, "file", "something goes to the host");
+    assert_eq!(gate.ask(&origin.url("a.test", "/")).await, "rate_limited");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(origin.heads().len(), 1, "the renewal waits its time");
+    gate.hand.advance(Duration::from_millis(300));
+    while origin.heads().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_old_or_was_never_known_is_waited_for() {
+    for (fields, hours) in [
+        ("Cache-Control: max-age=3600\r\n", 24),
+        ("", 24),
+        ("Cache-Control: max-age=3600, stale-while-revalidate=3600\r\n", 2),
+        ("Cache-Control: max-age=3600, must-revalidate\r\n", 1),
+    ] {
+        let (origin, gate) = (origin(fields), Gate::new("{}"));
+        let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+        assert_eq!(gate.ask(&old).await, "robots_txt");
+        gate.hand.advance(hours * HOUR);
+        assert_eq!(gate.ask(&new).await, "robots_txt", "{fields}");
+        assert_eq!((gate.ask(&old).await, origin.heads().len()), ("go", 2));
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_leaves_what_the_policy_says() {
+    for (robots, later) in [("{}", "robots_txt"), ("{ on_unreachable: deny }", "robots_unreachable")] {
+        let origin = Origin::start(|_, _, before| match before {
+            0 => Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", OLD)),
+            _ => Reply::Bytes(answer(503, "", "")),
+        });
+        let (gate, old) = (Gate::new(robots), origin.url("a.test", "/old"));
+        assert_eq!(gate.ask(&old).await, "robots_txt");
+        gate.hand.advance(HOUR);
+        assert_eq!(gate.ask(&old).await, "robots_txt");
+        gate.settled(&origin, 2).await;
+        assert_eq!(gate.ask(&old).await, later, "{robots}");
+        assert_eq!(origin.heads().len(), 2, "and it is not asked again at once");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_has_not_changed_is_not_sent_again() {
+    let known =
+        "ETag: W/\"1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nCache-Control: max-age=3600\r\n";
+    let origin = Origin::start(move |head, _, before| match before {
+        0 => Reply::Bytes(answer(200, known, OLD)),
+        _ => {
+            let head = head.to_ascii_lowercase();
+            assert!(head.contains("if-none-match: w/\"1\"\r\n"), "{head}");
+            assert!(head.contains("if-modified-since: thu, 01 jan 2026 00:00:00 gmt\r\n"), "{head}");
+            Reply::Bytes(b"HTTP/1.1 304 x\r\n\r\n".to_vec())
+        }
+    });
+    let (gate, old) = (Gate::new("{}"), origin.url("a.test", "/old"));
+    for fetches in 1..4 {
+        assert_eq!(gate.ask(&old).await, "robots_txt");
+        gate.settled(&origin, fetches).await;
+        gate.hand.advance(HOUR - Duration::from_secs(1));
+        assert_eq!(
+            (gate.ask(&old).await, origin.heads().len() as u64),
+            ("robots_txt", fetches),
+            "fresh anew"
+        );
+        gate.hand.advance(Duration::from_secs(1));
+    }
+    assert_eq!(gate.world.fetches("unchanged"), 2);
+}
+
+#[tokio::test]
+async fn a_304_that_nobody_asked_for_is_no_file() {
+    let origin = Origin::start(|head, _, _| {
+        assert!(!head.to_ascii_lowercase().contains("if-"), "{head}");
+        Reply::Bytes(b"HTTP/1.1 304 x\r\nETag: \"1\"\r\n\r\n".to_vec())
+    });
+    let gate = Gate::new("{}");
+    assert_eq!(gate.ask(&origin.url("a.test", "/old")).await, "go");
+    assert_eq!(gate.world.fetches("odd_status"), 1);
+}
+
+#[tokio::test]
+async fn one_fetch_rules_differently_for_different_agents() {
+    let (origin, gate) = (origin(""), Gate::new("{}"));
+    let url = |path: &str| origin.url("a.test", path);
+    assert_eq!(gate.ask_as(&url("/old"), "Bot/1.0").await, "robots_txt");
+    assert_eq!(gate.ask_as(&url("/old"), "Other/2.0 (x)").await, "go");
+    assert_eq!(gate.ask_as(&url("/other"), "other").await, "robots_txt");
+    assert_eq!(gate.ask_as(&url("/other"), "bot").await, "go");
+    assert_eq!(origin.heads().len(), 1);
+}

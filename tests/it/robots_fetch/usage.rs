@@ -1,0 +1,160 @@
+//! What sites say of uses, and to other robots, before the whole proxy: `robots.usage`, `usage.NAME` and `X-Robots-Tag`.
+
+use super::gate::{ask, check, gate};
+use super::origin::{Origin, Reply, answer};
+
+const FILE: &str = "Content-Signal: search=yes\nUser-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n\n\
+                    User-agent: friend\nContent-Usage: train-ai=y\n";
+
+/// A site with a robots.txt; a page says in its headers what its path spells: `/h/Name:value`.
+fn site() -> Origin {
+    Origin::start(|head, _, _| {
+        let path = head.split(' ').nth(1).unwrap();
+        if path == "/robots.txt" {
+            return Reply::Bytes(answer(200, "Content-Type: text/plain\r\n", FILE));
+        }
+        let fields: Vec<String> = path.split("/h/").skip(1).map(|field| field.replace('+', " ")).collect();
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let status = if path.contains("missing") { 404 } else { 200 };
+        Reply::Bytes(answer(status, &format!("Content-Type: text/html\r\n{fields}"), "page"))
+    })
+}
+
+#[test]
+fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
+    let (origin, gate) = (site(), gate("{ usage: [search, AI-Train] }", ""));
+    let get = |path, agent| ask(gate.proxy, &origin.url("a.test", path), agent);
+    check(&get("/open", "bot"), 200, &["page"]);
+    check(
+        &get("/art/1", "bot"),
+        451,
+        &[
+            "crawl-status: REJECTED_USAGE",
+            "crawl-reason: usage",
+            "crawl-retry: policy-change",
+            "details=\"usage; line=3\"",
+            "\"stage\":\"robots\"",
+            "line 3 of the host's robots.txt denies the use train-ai",
+        ],
+    );
+    check(&get("/art/1", "Friend/1.0"), 200, &["page"]);
+    check(&get("/private", "bot"), 451, &["crawl-reason: robots_txt"]);
+    let heads = origin.heads();
+    assert_eq!(heads.iter().filter(|head| head.starts_with("GET /art/1 ")).count(), 1);
+}
+
+#[test]
+fn a_use_that_an_answer_denies_is_refused_with_its_body() {
+    let (origin, gate) = (site(), gate("{ usage: [train-ai] }", ""));
+    let get = |path| ask(gate.proxy, &origin.url("a.test", path), "bot");
+    for path in [
+        "/h/Content-Usage:train-ai=n",
+        "/h/Content-Signal:search=yes,+ai-train=NO",
+        "/x/h/Content-Usage:train-ai=y/h/Content-Signal:ai-train=no",
+    ] {
+        let answer = get(path);
+        check(
+            &answer,
+            451,
+            &[
+                "crawl-reason: usage",
+                "\"stage\":\"response\"",
+                "crawl-status: REJECTED_USAGE",
+                "the answer denies a use",
+            ],
+        );
+        assert!(!answer.ends_with("page"), "{answer}");
+    }
+    for path in [
+        "/h/Content-Usage:train-ai=y,search=n",
+        "/h/Content-Usage:train-ai=%22n%22",
+        "/missing/h/Content-Usage:train-ai=n",
+    ] {
+        let answer = get(path);
+        assert!(answer.ends_with("page"), "{answer}");
+    }
+}
+
+/// A rule on answers declares the use, so robots.txt was not asked about it before.
+#[test]
+fn who_denies_a_use_at_the_response_is_told() {
+    let rule = "{ id: late, when: { status: 200 }, set: { robots: { usage: [train-ai] } } }";
+    let (origin, gate) = (site(), gate("{}", rule));
+    let get = |path| ask(gate.proxy, &origin.url("a.test", path), "bot");
+    check(
+        &get("/art/1"),
+        451,
+        &[
+            "\"stage\":\"response\"",
+            "usage; rule=late; line=3",
+            "line 3 of the host's robots.txt denies the use train-ai",
+        ],
+    );
+    check(&get("/h/Content-Usage:train-ai=n"), 451, &["\"stage\":\"response\"", "the answer denies a use"]);
+}
+
+#[test]
+fn what_does_not_obey_minds_no_use() {
+    let (origin, gate) = (site(), gate("{ usage: [train-ai], obey: false }", ""));
+    check(&ask(gate.proxy, &origin.url("a.test", "/art/1"), "bot"), 200, &["page"]);
+    check(&ask(gate.proxy, &origin.url("a.test", "/h/Content-Usage:train-ai=n"), "bot"), 200, &["page"]);
+}
+
+#[test]
+fn rules_see_what_robots_txt_and_headers_say() {
+    let rules = "{ id: no-training, forbid: { usage.train-ai: deny } }, \
+                 { id: tell, when: { usage.search: allow, usage.other: unset }, set: { source: searchable } }";
+    let (origin, gate) = (site(), gate("{}", rules));
+    let get = |path, agent| ask(gate.proxy, &origin.url("a.test", path), agent);
+    check(&get("/art/1", "bot"), 451, &["crawl-rule: no-training", "crawl-reason: rule"]);
+    check(&get("/art/1", "friend"), 200, &["crawl-source: searchable"]);
+    check(&get("/h/Content-Usage:train-ai=n", "friend"), 451, &["crawl-rule: no-training"]);
+    assert!(!get("/h/Content-Usage:search=n", "bot").contains("crawl-source"));
+}
+
+#[test]
+fn what_is_said_to_other_robots_does_not_count() {
+    let rules = "{ id: no-index, forbid: { meta_robots: { regex: '(?i)noindex|none' } } }";
+    let (origin, by_agent, named) = (site(), gate("{}", rules), gate("{ agent: mine }", rules));
+    let get = |gate: &crate::support::gate::Gate, field| {
+        ask(gate.proxy, &origin.url("a.test", &format!("/h/X-Robots-Tag:{field}")), "Bot/1.0")
+    };
+    for field in [
+        "noindex",
+        "nofollow,+bot:+NONE",
+        "otherbot:+all,+bot:+noindex",
+        "*:none",
+        "otherbot:all/h/X-Robots-Tag:none",
+    ] {
+        check(&get(&by_agent, field), 451, &["crawl-rule: no-index"]);
+    }
+    for field in [
+        "googlebot:+noindex",
+        "googlebot:+noindex,+nofollow,+otherbot:+none",
+        "nofollow,+other:+none,+noindex",
+    ] {
+        check(&get(&by_agent, field), 200, &["page"]);
+    }
+    check(&get(&named, "bot:+noindex"), 200, &["page"]);
+    check(&get(&named, "mine:+noindex"), 451, &["crawl-rule: no-index"]);
+}
+
+#[test]
+fn spaces_give_crawlers_agents_of_their_own() {
+    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: none }\n\
+                  policy: { path: policy.yaml, watch: false }\n\
+                  crawlers: [{ name: near, sources: [127.0.0.2/32] }, { name: here, sources: [127.0.0.1/32] }]\n\
+                  egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
+    let policy = |agent: &str| {
+        format!(
+            "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ usage: [train-ai] }} }}\nspaces:\n  - \
+             {{ name: s, crawlers: [here], options: {{ robots: {{ agent: {agent} }} }} }}\n  - \
+             {{ name: t, crawlers: [near] }}\n"
+        )
+    };
+    let origin = site();
+    for (agent, status) in [("friend", 200), ("foe", 451)] {
+        let gate = crate::support::gate::Gate::start(config, &policy(agent));
+        check(&ask(gate.proxy, &origin.url("a.test", "/art/1"), "whoever"), status, &[]);
+    }
+}

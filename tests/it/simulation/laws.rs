@@ -1,0 +1,162 @@
+//! What the origins saw, held against what each of them allows.
+
+mod watch;
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use super::sites::{CYCLE, Extra, Temper};
+pub(super) use watch::{Grant, Kind};
+use watch::{Watch, Way};
+
+/// All hosts.
+pub(super) struct Laws {
+    watches: Vec<Watch>,
+    /// The addresses that many hosts share.
+    addresses: Vec<Way>,
+    /// Whether an operator has stopped the hosts that halt.
+    halted: bool,
+    violations: Vec<String>,
+    digest: DefaultHasher,
+    began: Instant,
+}
+
+impl Laws {
+    pub(super) fn new(sites: usize, crawlers: usize, began: Instant) -> Self {
+        let watches = (0..sites).map(|host| Watch::new(host, crawlers, began)).collect();
+        let addresses = vec![Way::default(); sites.div_ceil(CYCLE)];
+        let digest = DefaultHasher::new();
+        Self { watches, addresses, halted: false, violations: vec![], digest, began }
+    }
+
+    /// A crawler will come to a host.
+    pub(super) fn expects(&mut self, host: usize, crawler: usize, patient: bool) {
+        let share = &mut self.watches[host].shares[crawler];
+        (share.comes, share.patient) = (true, patient);
+    }
+
+    /// One that will wait asks for something of this class.
+    pub(super) fn asks(&mut self, host: usize, crawler: usize, class: usize, now: Instant) {
+        self.watches[host].asks(crawler, class, now);
+    }
+
+    /// It does not wait any more, and has got nothing.
+    pub(super) fn waits_no_more(&mut self, host: usize, crawler: usize) {
+        self.watches[host].waits_no_more(crawler);
+    }
+
+    /// An operator stops the hosts that halt, or lets them go.
+    pub(super) fn halts(&mut self, halted: bool) {
+        self.halted = halted;
+    }
+
+    /// The gate lets a request through.
+    pub(super) fn granted(&mut self, grant: Grant) {
+        let Grant { host, crawler, granted, .. } = grant;
+        (host, crawler, granted.duration_since(self.began)).hash(&mut self.digest);
+        let watch = &mut self.watches[host];
+        let mut broken = watch.granted(grant);
+        if let Extra::Address(few) = watch.sort.extra {
+            let of_address = self.addresses[host / CYCLE].goes(few.concurrency);
+            broken.extend(of_address.map(|law| format!("its address: {law}")));
+        }
+        if self.halted && watch.sort.extra == Extra::Halts {
+            broken.push("it is stopped".to_owned());
+        }
+        self.broken(host, broken);
+    }
+
+    /// Its head is at the origin.
+    pub(super) fn sent(&mut self, grant: Grant, now: Instant) {
+        let watch = &mut self.watches[grant.host];
+        let mut broken = watch.sent(grant, now);
+        if let Extra::Address(few) = watch.sort.extra {
+            let of_address = self.addresses[grant.host / CYCLE].sent(few.delay, now);
+            broken.extend(of_address.map(|law| format!("its address: {law}")));
+        }
+        self.broken(grant.host, broken);
+    }
+
+    /// The origin complains; for so long, if it says.
+    pub(super) fn complained(&mut self, grant: Grant, told: Option<Duration>, now: Instant) {
+        self.watches[grant.host].complained(grant, told, now);
+    }
+
+    /// The origin fails, or answers 5xx.
+    pub(super) fn failed(&mut self, grant: Grant, now: Instant) {
+        self.watches[grant.host].failed(grant, now);
+    }
+
+    pub(super) fn answered_well(&mut self, grant: Grant) {
+        self.watches[grant.host].answered_well(grant);
+    }
+
+    pub(super) fn ended(&mut self, grant: Grant) {
+        let watch = &mut self.watches[grant.host];
+        watch.ended(grant.kind);
+        if let Extra::Address(_) = watch.sort.extra {
+            self.addresses[grant.host / CYCLE].ended();
+        }
+    }
+
+    fn broken(&mut self, host: usize, laws: Vec<String>) {
+        let name = self.watches[host].sort.name;
+        self.violations.extend(laws.into_iter().map(|law| format!("host {host} ({name}): {law}")));
+    }
+
+    pub(super) fn violation(&mut self, law: String) {
+        self.violations.push(law);
+    }
+
+    pub(super) fn verdict(mut self, time: Duration) -> Verdict {
+        for host in 0..self.watches.len() {
+            let starved = self.watches[host].starved();
+            self.broken(host, starved);
+        }
+        let steady = self.watches.iter().filter(|watch| watch.sort.temper == Temper::Steady);
+        let (mut received, mut allowed) = (0, 0.0);
+        for watch in steady {
+            received += watch.received;
+            let limits = watch.sort.limits;
+            allowed += time.as_secs_f64() / limits.period.as_secs_f64() + f64::from(limits.at_once);
+        }
+        Verdict {
+            received: self.watches.iter().map(|watch| watch.received).sum(),
+            of_allowed: received as f64 / allowed,
+            violations: self.violations,
+            digest: self.digest.finish(),
+        }
+    }
+}
+
+/// What came of it.
+pub(super) struct Verdict {
+    pub(super) received: u64,
+    /// Of what the hosts that never fail allow together.
+    pub(super) of_allowed: f64,
+    pub(super) violations: Vec<String>,
+    /// Of every grant.
+    pub(super) digest: u64,
+}
+
+impl Verdict {
+    pub(super) fn assert(&self) {
+        assert!(self.violations.is_empty(), "{self}");
+        assert!((0.98..=1.0).contains(&self.of_allowed), "{self}");
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { received, of_allowed, violations, .. } = self;
+        writeln!(
+            f,
+            "{received} requests at the origins, {:.2} % of what steady hosts allow",
+            of_allowed * 100.0
+        )?;
+        write!(f, "{} violations", violations.len())?;
+        violations.iter().take(20).try_for_each(|violation| write!(f, "\n  {violation}"))
+    }
+}

@@ -1,0 +1,313 @@
+//! Who waits for the end of a stop, who is refused, who goes. No test here takes any time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crawlgate::gate::robots::{Errand, NotSent};
+use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelWay, tunnel};
+use crawlgate::policy::options::politeness::PaceKey;
+use crawlgate::politeness::order::Order;
+use crawlgate::politeness::pace::Pace;
+use crawlgate::robots::ending::Ending;
+use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::vocab::reason::Reason;
+use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::vocab::verify::Verify;
+use tokio::time::sleep;
+
+use super::bench::{Bench, FREE, SECOND, crawler, snapshot};
+use super::press;
+use crate::support::way::Anywhere;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_waits_and_goes_when_the_stop_is_lifted() {
+    let bench = Bench::new(FREE, "");
+    let change = press(bench.stops(), "a.test", None);
+    let (began, waiting) = (bench.clock.now(), bench.start("http://a.test:81/x"));
+    sleep(7 * SECOND).await;
+    assert!(!waiting.is_finished());
+    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_stops")), (1.0, 1.0));
+    assert_eq!(bench.files.fetched(), 0, "nor is its robots.txt asked for");
+    let other = bench.ask(&Crawler::anonymous(), "http://www.a.test/", &[]).await.went();
+    assert_eq!(other.1, None, "another host goes at once");
+    bench.stops().lift(change.stop.id).unwrap();
+    let came = waiting.await.unwrap();
+    assert_eq!((came.at - began, came.held), (7 * SECOND, Some(7 * SECOND)));
+    drop(came.went());
+    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_stops")), (0.0, 0.0));
+    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 0.0);
+    assert!(bench.stops().is_clear());
+}
+
+/// For how long the stop lasts; the fields of the request; how long it waits, and what it is told.
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_come_back() {
+    let hasty: &[(&str, &str)] = &[("crawl-max-wait", "1.5")];
+    let patient: &[(&str, &str)] = &[("crawl-max-wait", "50")];
+    for (lasts, fields, waits_ms, retry) in [
+        (Some(3_600), &[][..], 20_000, 3_580),
+        (None, &[], 20_000, 60),
+        (Some(86_400), &[], 20_000, 3_600),
+        (Some(21), &[], 20_000, 1),
+        (Some(30), hasty, 1_500, 29),
+        (Some(60), patient, 50_000, 10),
+    ] {
+        let bench = Bench::new(FREE, "");
+        press(bench.stops(), "*.test", lasts);
+        let began = bench.clock.now();
+        let crawler = crawler("lab").with_hints([May::Wait]);
+        let came = bench.ask(&crawler, "http://a.test/", fields).await;
+        assert_eq!((came.at - began).as_millis(), waits_ms, "{lasts:?} {fields:?}");
+        assert_eq!(came.held.map(|held| held.as_millis()), Some(waits_ms), "{lasts:?} {fields:?}");
+        let detail = came.outcome.as_ref().unwrap_err().detail.clone().unwrap();
+        assert!(detail.starts_with("domain:test is stopped") && detail.ends_with(": ticket 7"), "{detail}");
+        assert_eq!(detail.contains(" until 2026-01-"), lasts.is_some(), "{detail}");
+        assert_eq!(came.refused(), (Reason::Stopped, Some(retry)), "{lasts:?} {fields:?}");
+        assert_eq!(bench.files.fetched(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_by_itself() {
+    let bench = Bench::new(FREE, "");
+    press(bench.stops(), "a.test", Some(5));
+    press(bench.stops(), "a.test", Some(9));
+    press(bench.stops(), "crawler:anonymous", Some(2));
+    let began = bench.clock.now();
+    let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    assert_eq!(came.at - began, 9 * SECOND);
+    drop(came.went());
+    assert_eq!(bench.stops().list().len(), 0);
+    assert_eq!(bench.gauge("crawlgate_stops"), 0.0);
+    assert!(bench.stops().is_clear(), "swept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn crawlers_and_rules_are_stopped_wherever_they_go() {
+    let rules = "{ id: group, when: { under: /g }, set: { max_depth: 9 }, rules: [{ id: inner, when: { under: \
+                 /g/in }, then: allow }] }, { id: never, when: { host: z.test } }, { id: by-address, when: { \
+                 address: 127.0.0.0/8 } }";
+    for (what, who, url, stopped) in [
+        ("crawler:news", "news", "http://a.test/", true),
+        ("crawler:news", "lab", "http://a.test/", false),
+        ("rule:group", "lab", "http://a.test/g/x", true),
+        ("rule:group", "lab", "http://b.test/g/in/x", true),
+        ("rule:inner", "lab", "http://b.test/g/in/x", true),
+        ("rule:inner", "lab", "http://b.test/g/x", false),
+        ("rule:never", "lab", "http://b.test/g/x", false),
+        ("rule:by-address", "lab", "http://b.test/", true),
+        ("rule:unknown", "lab", "http://b.test/", false),
+    ] {
+        let bench = Bench::new("{ delay: 0s, max_hold: 2s }", rules);
+        press(bench.stops(), what, None);
+        let came = bench.ask(&crawler(who), url, &[]).await;
+        assert_eq!(came.held, stopped.then_some(2 * SECOND), "{what} {who} {url}");
+        if stopped {
+            assert_eq!(came.refused(), (Reason::Stopped, Some(60)), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
+    let bench = Bench::with_places(FREE, "", 2);
+    press(bench.stops(), "a.test", None);
+    let waiting = [bench.start("http://a.test/1"), bench.start("http://a.test/2")];
+    sleep(SECOND).await;
+    let (began, third) = (bench.clock.now(), bench.start("http://a.test/3").await.unwrap());
+    assert_eq!((third.at - began, third.refused()), (Duration::ZERO, (Reason::Stopped, Some(60))));
+    waiting[0].abort();
+    sleep(SECOND).await;
+    assert_eq!(bench.gauge("crawlgate_held_requests"), 1.0);
+    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 1.0);
+    let fourth = bench.start("http://a.test/4");
+    sleep(SECOND).await;
+    assert_eq!((fourth.is_finished(), bench.gauge("crawlgate_held_requests")), (false, 2.0));
+    let none = bench.ask(&Crawler::anonymous(), "http://b.test/", &[]).await;
+    assert_eq!(none.held, None, "the places are those of stops alone");
+}
+
+/// It waits for its turn when the stop comes: its turn goes back, and nothing is sent.
+#[tokio::test(start_paused = true)]
+async fn a_stop_holds_those_too_that_wait_for_their_turn() {
+    for (lifted_after, sent_after) in [(None, None), (Some(3), Some(10)), (Some(14), Some(15))] {
+        let bench = Bench::new("{ delay: 10s, jitter: none, max_hold: 20s }", "");
+        let (slot, _) = bench.ask(&Crawler::anonymous(), "http://a.test/1", &[]).await.went();
+        slot.sent();
+        drop(slot);
+        let began = bench.clock.now();
+        let waiting = bench.start("http://a.test/2");
+        sleep(SECOND).await;
+        let change = press(bench.stops(), "a.test", None);
+        if let Some(after) = lifted_after {
+            sleep(after * SECOND).await;
+            bench.stops().lift(change.stop.id).unwrap();
+        }
+        let came = waiting.await.unwrap();
+        let at = came.at - began;
+        match sent_after {
+            Some(after) => {
+                assert_eq!(at, after * SECOND, "{lifted_after:?}");
+                drop(came.went());
+            }
+            None => {
+                assert_eq!((at, came.refused()), (20 * SECOND, (Reason::Stopped, Some(60))));
+                assert_eq!(bench.gauge("crawlgate_leases"), 0.0, "its turn is not lost");
+                bench.stops().lift(change.stop.id).unwrap();
+                assert_eq!(bench.ask(&Crawler::anonymous(), "http://a.test/3", &[]).await.held, None);
+            }
+        }
+    }
+}
+
+/// Those that a stop has held go in the order in which they came, at the host's pace.
+#[tokio::test(start_paused = true)]
+async fn behind_a_stop_comes_the_hosts_turn() {
+    let bench = Bench::new("{ delay: 2s, jitter: none, max_hold: 30s }", "");
+    let change = press(bench.stops(), "a.test", None);
+    let mut waiting = vec![];
+    for number in 0..4 {
+        waiting.push(bench.start(&format!("http://a.test/{number}")));
+        sleep(SECOND / 10).await;
+    }
+    bench.stops().lift(change.stop.id).unwrap();
+    let lifted = bench.clock.now();
+    for (number, one) in (0..).zip(waiting) {
+        let came = one.await.unwrap();
+        assert_eq!(came.at - lifted, number * 2 * SECOND, "{number}");
+        came.went().0.sent();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_goes_down() {
+    let bench = Bench::new("{ delay: 0s, overflow: refuse }", "");
+    press(bench.stops(), "a.test", Some(90));
+    let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    assert_eq!(came.held, None);
+    assert_eq!(came.refused(), (Reason::Stopped, Some(90)));
+
+    let bench = Bench::new(FREE, "");
+    press(bench.stops(), "a.test", None);
+    let waiting = bench.start("http://a.test/");
+    sleep(SECOND).await;
+    let began = bench.clock.now();
+    bench.hold.close();
+    let came = waiting.await.unwrap();
+    assert_eq!((came.at - began, came.refused()), (Duration::ZERO, (Reason::ShuttingDown, Some(5))));
+    let late = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    assert_eq!(late.refused().0, Reason::ShuttingDown);
+    drop(bench.ask(&Crawler::anonymous(), "http://b.test/", &[]).await.went());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_changes_during_a_stop_judges_again() {
+    let bench = Bench::new(FREE, "");
+    let change = press(bench.stops(), "a.test", None);
+    let waiting = [bench.start("http://a.test/no"), bench.start("http://a.test/yes")];
+    sleep(SECOND).await;
+    bench.in_force.replace(snapshot(FREE, "{ id: no, forbid: { path: /no } }"));
+    let newer = bench.in_force.load().policy.revision().to_owned();
+    bench.stops().lift(change.stop.id).unwrap();
+    let [no, yes] = waiting;
+    let (no, yes) = (no.await.unwrap(), yes.await.unwrap());
+    assert_eq!((&no.revision, &yes.revision), (&newer, &newer));
+    assert_eq!(no.refused().0, Reason::Rule);
+    assert_eq!(yes.went().1, Some(SECOND));
+    assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+}
+
+/// What the policy refuses, or robots.txt does, is refused at once: it is checked first.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_anyway_does_not_wait() {
+    let bench = Bench::new(FREE, "{ id: no, forbid: { path: /no } }");
+    press(bench.stops(), "a.test", None);
+    let came = bench.ask(&Crawler::anonymous(), "http://a.test/no", &[]).await;
+    assert_eq!((came.held, came.refused().0), (None, Reason::Rule));
+}
+
+/// Nothing is asked of a host that is stopped, whatever is remembered of its robots.txt; one that holds still is obeyed
+/// while another is fetched.
+#[tokio::test(start_paused = true)]
+async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
+    for before in [None, Some(Ending::ServerError), Some(Ending::Absent)] {
+        let mut bench = Bench::new("{ delay: 0s, max_hold: 3s }", "");
+        bench.files.before = before;
+        press(bench.stops(), "a.test", None);
+        let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+        assert_eq!(came.held, Some(3 * SECOND), "{before:?}");
+        assert_eq!(came.refused().0, Reason::Stopped, "{before:?}");
+        assert_eq!(bench.files.fetched(), 0, "{before:?}");
+    }
+}
+
+/// Our own fetch of a robots.txt waits for its host, and not for the crawler that it was begun for.
+#[tokio::test(start_paused = true)]
+async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
+    let bench = Bench::new(FREE, "");
+    let errand = Errand {
+        agent: "lab".into(),
+        crawler: crawler("lab"),
+        key: PaceKey::Host,
+        pace: Pace::FREE,
+        per_address: None,
+        order: Order::Weighted,
+        hold: Arc::clone(&bench.hold),
+        verify: Verify::On,
+    };
+    let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
+    let permit = || errand.permit(&target, Verify::On, &Anywhere, 8 * SECOND);
+    press(bench.stops(), "crawler:lab", None);
+    let began = bench.clock.now();
+    drop(permit().await.unwrap());
+    assert_eq!(bench.clock.now(), began);
+    press(bench.stops(), "a.test", Some(5));
+    drop(permit().await.unwrap());
+    assert_eq!(bench.clock.now() - began, 5 * SECOND);
+    press(bench.stops(), "a.test", Some(9));
+    assert_eq!(permit().await.err(), Some(NotSent::Held));
+    assert_eq!(bench.clock.now() - began, 13 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tunnels_wait_as_long_as_connecting_may_take() {
+    let rules = "{ id: side, when: { host: b.test } }";
+    for (what, host, lasts, expected) in [
+        ("a.test", "a.test:443", Some(4), Ok(4)),
+        ("a.test", "a.test:443", None, Err((10, 60))),
+        ("*.test", "a.test:443", Some(15), Err((10, 5))),
+        ("crawler:anonymous", "c.test:443", None, Err((10, 60))),
+        ("rule:side", "b.test:443", None, Err((10, 60))),
+        ("rule:side", "a.test:443", None, Ok(0)),
+        ("a.test", "b.test:443", None, Ok(0)),
+    ] {
+        let bench = Bench::new(FREE, rules);
+        press(bench.stops(), what, lasts);
+        let host = HostTarget::parse_authority(host).unwrap();
+        let asked = TunnelAsked { host, crawler: Crawler::anonymous() };
+        let way = TunnelWay {
+            destinations: &Anywhere,
+            in_force: &bench.in_force,
+            hold: &bench.hold,
+            patience: 10 * SECOND,
+        };
+        let began = bench.clock.now();
+        let TunnelPassage { outcome, judged, held } = tunnel(asked, bench.in_force.load(), &way).await;
+        let waited = (bench.clock.now() - began).as_secs();
+        assert_eq!(held.unwrap_or_default().as_secs(), waited, "{what}");
+        let came = match outcome {
+            Ok(permit) => {
+                drop(permit);
+                assert!(judged.stopped(&bench.hold).is_none());
+                Ok(waited)
+            }
+            Err(refusal) => {
+                assert_eq!(refusal.reason, Reason::Stopped);
+                assert!(judged.stopped(&bench.hold).is_some());
+                Err((waited, refusal.retry_after.unwrap().as_secs()))
+            }
+        };
+        assert_eq!(came, expected, "{what} {lasts:?}");
+        assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+    }
+}

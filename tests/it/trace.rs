@@ -1,0 +1,135 @@
+//! Traces: what of a client's counts, what it is told, and that none of it reaches an origin.
+
+#[cfg(not(feature = "otlp"))]
+mod absent;
+#[cfg(feature = "otlp")]
+mod collector;
+#[cfg(feature = "otlp")]
+mod exported;
+
+use crate::effects::{Answer, Bench, CONFIG, ask, policy};
+use crate::origin_tls::certs::Authority;
+use crate::origin_tls::origin;
+use crate::support::gate::Gate;
+use crate::tunnel::inside::{Inside, trusting};
+use crate::upstream::scripted::until;
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+/// Everybody here may trace.
+const TRACING: &str = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
+
+const RULES: &str = "  - { id: closed, forbid: { under: /closed } }\n";
+
+fn traceparent(flags: &str) -> String {
+    format!("traceparent: 00-{TRACE}-{PARENT}-{flags}\r\n")
+}
+
+fn bench(config: &str) -> Bench {
+    Bench::with(&format!("{CONFIG}{config}"), &policy("", RULES), |_| None)
+}
+
+fn is_trace_id(text: &str) -> bool {
+    text.len() == 32
+        && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        && text.bytes().any(|b| b != b'0')
+}
+
+#[track_caller]
+fn told(answer: &Answer) -> &str {
+    answer.value("crawl-trace-id")
+}
+
+#[test]
+fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
+    let config = CONFIG.replace("{ decisions: log.json }", "{ decisions: log.json, allows: 0 }");
+    let bench = Bench::with(&format!("{config}{TRACING}"), &policy("", RULES), |_| None);
+    let wish = "Crawl-Trace: 1\r\n";
+    let (passed, refused) = (bench.ask("/x", wish), bench.ask("/closed/x", wish));
+    let followed = bench.ask("/x", &format!("{wish}{}", traceparent("00")));
+    assert_eq!((passed.status(), refused.status(), followed.status()), (200, 451, 200));
+    for answer in [&passed, &refused] {
+        assert!(is_trace_id(told(answer)), "{}", answer.0);
+    }
+    assert_ne!(told(&passed), told(&refused));
+    assert_eq!(told(&followed), TRACE);
+    // A line that will be looked for is written, though the share of allowed requests is 0.
+    let lines = bench.log(3);
+    let traces: Vec<&str> = lines.iter().map(|line| line["trace"].as_str().unwrap()).collect();
+    assert_eq!(traces, [told(&passed), told(&refused), TRACE]);
+    let text = bench.gate.log();
+    assert!(text.lines().all(|line| line.contains(",\"trace\":\"") && line.ends_with("\"}")), "{text}");
+}
+
+#[test]
+fn a_client_that_may_not_is_told_nothing_but_its_trace_is_logged() {
+    let bench = bench("");
+    let plain = bench.get("/x");
+    let asked = bench.ask("/x", "Crawl-Trace: 1\r\n");
+    let followed = bench.ask("/x", &format!("Crawl-Trace: 1\r\n{}", traceparent("01")));
+    let garbled = bench.ask("/x", "traceparent: 00-xyz\r\n");
+    let twice = bench.ask("/x", &traceparent("01").repeat(2));
+    for answer in [&plain, &asked, &followed, &garbled, &twice] {
+        assert_eq!((answer.status(), told(answer)), (200, ""));
+    }
+    let lines = bench.log(5);
+    let traces: Vec<Option<&str>> = lines.iter().map(|line| line["trace"].as_str()).collect();
+    assert_eq!(traces, [None, None, Some(TRACE), None, None]);
+    // `null` is for the keys of the contract.
+    assert!(lines[0].get("trace").is_none(), "{}", lines[0]);
+}
+
+/// What a client says of its trace, in cases that origins would see.
+fn fields() -> String {
+    format!(
+        "{}TraceState: vendor=1,other=2\r\nBaggage: user=7\r\nCrawl-Trace: 1\r\nX-Kept: 1\r\n",
+        traceparent("01")
+    )
+}
+
+#[track_caller]
+fn check_clean(head: &str) {
+    let head = head.to_lowercase();
+    assert!(head.contains("x-kept: 1"), "{head}");
+    for name in ["traceparent", "tracestate", "baggage", "crawl-", TRACE, PARENT] {
+        assert!(!head.contains(name), "{name}: {head}");
+    }
+}
+
+#[test]
+fn no_trace_reaches_an_origin_in_the_clear() {
+    let bench = bench(TRACING);
+    assert_eq!(told(&bench.ask("/x", &fields())), TRACE);
+    let heads = bench.heads();
+    assert_eq!(heads.len(), 1);
+    check_clean(&heads[0]);
+}
+
+#[test]
+fn no_trace_reaches_an_origin_through_tls() {
+    let server = Authority::new().server(&["a.test"]);
+    let origin = origin::Origin::secure(server, |_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into());
+    let tls = "tls: { intercept: true, verify_upstream: false, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem }";
+    let ports = format!("  connect_ports: [1-65535]\n  tls_ports: [{}]\n", origin.port);
+    let gate = Gate::start(&format!("{CONFIG}{ports}{TRACING}{tls}\n"), &policy("", RULES));
+    let config = trusting(&gate);
+    let authority = format!("a.test:{}", origin.port);
+    let mut inside = Inside::try_open(gate.proxy, &authority, "a.test", &config).unwrap();
+    inside.send(format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n{}\r\n", fields()));
+    let (head, _) = inside.answer();
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && head.contains(&format!("crawl-trace-id: {TRACE}")),
+        "{head}"
+    );
+    until("the origin notes it", || origin.requests() == 1);
+    let connections = origin.connections();
+    check_clean(&connections.iter().flat_map(|c| &c.heads).next().unwrap().clone());
+}
+
+#[test]
+fn other_clients_do_not_learn_of_a_trace() {
+    let bench = bench(TRACING);
+    let url = format!("http://a.test:{}/x", bench.origin.port);
+    assert_eq!(told(&ask(bench.gate.proxy, &url, &traceparent("01"))), "", "it was not asked for");
+}
