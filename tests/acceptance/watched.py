@@ -31,9 +31,11 @@ STRANGERS = [f"stranger{number}.{DOMAIN}" for number in range(40)]
 PLAIN, CLOSED_IN_PART, BLOCKED, POLITE, CALM, REST, BAN, STOPPED = (
     f"{name}.{DOMAIN}" for name in ("www", "part", "blocked", "polite", "calm", "rest", "ban", "stopped")
 )
+# Hosts without errors in a row, so that nothing keeps what must be seen of them from them.
+SLOW, REMEMBERED = (f"{name}.{DOMAIN}" for name in ("slow", "remembered"))
 BLIND, HALF, SKIP = (f"{name}.{DOMAIN}" for name in ("blind", "half", "skip"))
 HOSTS = [
-    *(PLAIN, CLOSED_IN_PART, BLOCKED, POLITE, CALM, REST, BAN, STOPPED, BLIND, HALF, SKIP),
+    *(PLAIN, CLOSED_IN_PART, BLOCKED, POLITE, CALM, REST, BAN, STOPPED, SLOW, REMEMBERED, BLIND, HALF, SKIP),
     *(host for several in (MANY, NO_ROBOTS, FAILING, STRANGERS) for host in several),
 ]
 # Hosts that want a connection, a look-up and a handshake for each request.
@@ -225,8 +227,8 @@ class Watched:
             self._go_on(lambda turn: self._politely(POLITE, turn))
         self._go_on(lambda turn: self._politely(CALM, turn))
         # At each scrape something is under way.
-        self._go_on(lambda _: self._ask(self.first, self._url(PLAIN, "/slow")))
-        self._go_on(lambda _: self._ask(self.second, self._url(PLAIN, "/slow")))
+        self._go_on(lambda _: self._ask(self.first, self._url(SLOW, "/slow")))
+        self._go_on(lambda _: self._ask(self.second, self._url(SLOW, "/slow")))
         self._go_on(self._impatiently, 0.3)
         self._go_on(self._remembered, 0.1)
         for part in (self._trouble, self._tunnels, self._odd_tunnels):
@@ -295,8 +297,11 @@ class Watched:
             f"/pages/new/{turn}",
             "/type/application/pdf",
         ]
-        host = BLOCKED if turn % 17 == 0 else MANY[turn % 8] if turn % 3 == 0 else PLAIN
-        self._ask(gate, self._url(host, paths[turn % len(paths)]), source)
+        path = paths[turn % len(paths)]
+        # Three errors in a row, and a host would rest.
+        spread = turn % 3 == 0 or path == "/status/500"
+        host = BLOCKED if turn % 17 == 0 else MANY[turn % 8] if spread else PLAIN
+        self._ask(gate, self._url(host, path), source)
 
     def _politely(self, host: str, turn: int) -> None:
         """At one host there are more of them than its queue holds; some say how long they wait."""
@@ -309,8 +314,8 @@ class Watched:
 
     def _remembered(self, turn: int) -> None:
         """A page that goes, one that is asked for again too soon, and one that never was."""
-        for path in (f"/gone/{turn}", f"/gone/{turn}", f"/again/{turn % 10}", "/status/404"):
-            self._ask(self.first, self._url(PLAIN, path))
+        for path in (f"/gone/{turn}", f"/gone/{turn}", "/again", "/again", "/status/404"):
+            self._ask(self.first, self._url(REMEMBERED, path))
 
     def _trouble(self, turn: int) -> None:
         urls = [
