@@ -27,6 +27,8 @@ pub mod space;
 pub mod trail;
 pub mod traps;
 
+use std::sync::Arc;
+
 use crate::vocab::rule_id::Slug;
 
 use list::List;
@@ -40,7 +42,7 @@ pub struct Policy {
     /// The policy's name, shown in headers, logs and metrics.
     pub(in crate::policy) name: Slug,
     /// The first 8 hex digits of SHA-256 over the policy files and the lists they name.
-    pub(in crate::policy) revision: Box<str>,
+    pub(in crate::policy) revision: Arc<str>,
     /// The document's rules and all that they contain, parents before children, in document order; then those of each
     /// space, and of the global space.
     pub(in crate::policy) rules: Box<[Rule]>,
@@ -81,6 +83,11 @@ impl Policy {
     /// The policy's revision: 8 hex digits.
     pub fn revision(&self) -> &str {
         &self.revision
+    }
+
+    /// The same, to be kept without a copy.
+    pub fn shared_revision(&self) -> Arc<str> {
+        Arc::clone(&self.revision)
     }
 
     /// Whether any live rule could do something at this stage.

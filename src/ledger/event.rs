@@ -1,5 +1,7 @@
 //! What is told to those who keep an index: the feed of removals, permanent errors and URLs that moved.
 
+use std::sync::Arc;
+
 use super::record::At;
 
 /// What happened to a URL.
@@ -76,15 +78,15 @@ pub struct Event {
     /// Why.
     pub why: Why,
     /// For which crawler.
-    pub crawler: Box<str>,
+    pub crawler: Arc<str>,
     /// The URL.
-    pub url: Box<str>,
+    pub url: Arc<str>,
     /// OmniFind's code, where there is one.
     pub code: Option<u16>,
     /// The origin's status, where its answer is why.
     pub status: Option<u16>,
     /// The rule that decided, where one did.
-    pub rule: Option<Box<str>>,
+    pub rule: Option<Arc<str>>,
     /// The revision of the policy that it was decided under.
-    pub revision: Box<str>,
+    pub revision: Arc<str>,
 }

@@ -1,6 +1,7 @@
 //! What is remembered of one URL for one crawler.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::vocab::crawl_status::CrawlStatus;
@@ -42,9 +43,9 @@ pub enum Indexed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// `ETag`, as sent.
-    pub etag: Option<Box<str>>,
+    pub etag: Option<Arc<str>>,
     /// `Last-Modified`, as sent.
-    pub last_modified: Option<Box<str>>,
+    pub last_modified: Option<Arc<str>>,
 }
 
 /// SHA-256 of a body, content codings undone.
@@ -54,9 +55,9 @@ pub type ContentHash = [u8; 32];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The crawler's name.
-    pub crawler: Box<str>,
+    pub crawler: Arc<str>,
     /// The URL in canonical form, as it was last asked for.
-    pub url: Box<str>,
+    pub url: Arc<str>,
     /// Whether a GET for it was ever answered.
     pub standing: Standing,
     /// Whether an index may have it.
@@ -84,15 +85,15 @@ pub struct Record {
     /// The document that was fetched last, where the policy asks for that.
     pub content: Option<ContentHash>,
     /// Its type, without parameters.
-    pub content_type: Box<str>,
+    pub content_type: Arc<str>,
     /// Its length in bytes, as delivered.
     pub size: u64,
     /// Links from a start; the fewest that were known.
     pub depth: Option<u32>,
     /// The option `source`.
-    pub source: Option<Box<str>>,
+    pub source: Option<Arc<str>>,
     /// The crawl space that it was judged in.
-    pub space: Option<Box<str>>,
+    pub space: Option<Arc<str>>,
     /// Temporary errors in a row.
     pub temporary_errors: u32,
 }

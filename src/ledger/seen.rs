@@ -1,6 +1,7 @@
 //! What was seen of a URL: one request, or a look of the sweep.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::intent::Intent;
@@ -32,21 +33,21 @@ pub struct Seen {
     /// When.
     pub at: At,
     /// The URL in canonical form.
-    pub url: Box<str>,
+    pub url: Arc<str>,
     /// The crawler's name.
-    pub crawler: Box<str>,
+    pub crawler: Arc<str>,
     /// Its crawl space.
-    pub space: Option<Box<str>>,
+    pub space: Option<Arc<str>>,
     /// Links from a start, where that is known.
     pub depth: Option<u32>,
     /// The address that was asked.
     pub address: Option<IpAddr>,
     /// The option `source`.
-    pub source: Option<Box<str>>,
+    pub source: Option<Arc<str>>,
     /// The revision of the policy.
-    pub revision: Box<str>,
+    pub revision: Arc<str>,
     /// The rule that decided a refusal.
-    pub rule: Option<Box<str>>,
+    pub rule: Option<Arc<str>>,
     /// What became of it.
     pub what: What,
 }
@@ -94,7 +95,7 @@ pub struct Document {
     /// Its hash, where one was taken.
     pub content: Option<ContentHash>,
     /// Its type, without parameters.
-    pub content_type: Box<str>,
+    pub content_type: Arc<str>,
     /// Bytes delivered.
     pub size: u64,
 }

@@ -87,7 +87,7 @@ impl Sought {
 
     /// Whether a record fits.
     pub fn fits(&self, record: &Record) -> bool {
-        self.crawler.as_ref().is_none_or(|crawler| *crawler == record.crawler)
+        self.crawler.as_ref().is_none_or(|crawler| **crawler == *record.crawler)
             && self.status.is_none_or(|status| status == record.status.0)
             && self.code.is_none_or(|code| record.code == Some(code))
             && self.known.is_none_or(|known| known == record.is_known())

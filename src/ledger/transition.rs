@@ -5,6 +5,7 @@
 //! good when it is fetched again is forgotten, so that a new link brings it back. Refusals go as OmniFind numbers them
 //! (seed 003): 760 removes, 761 keeps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::vocab::crawl_status::CrawlStatus;
@@ -32,7 +33,7 @@ pub enum Kept {
     /// It stays as it is, or there is still none.
     Same,
     /// It is this from now on.
-    Changed(Box<Record>),
+    Changed(Arc<Record>),
     /// It is forgotten.
     Forgotten,
 }
@@ -205,7 +206,7 @@ fn allow(before: Option<&Record>) -> Noted {
 }
 
 fn changed(record: Record, owed: Option<Event>) -> Noted {
-    Noted { kept: Kept::Changed(Box::new(record)), owed }
+    Noted { kept: Kept::Changed(Arc::new(record)), owed }
 }
 
 fn event(record: &Record, seen: &Seen, kind: EventKind, why: Why) -> Event {
@@ -280,7 +281,7 @@ mod tests {
             owed.extend(noted.owed.map(|event| (event.kind, event.why)));
             match noted.kept {
                 Kept::Same => {}
-                Kept::Changed(changed) => record = Some(*changed),
+                Kept::Changed(changed) => record = Some(Record::clone(&changed)),
                 Kept::Forgotten => record = None,
             }
         }
@@ -396,7 +397,7 @@ mod tests {
     fn the_fewest_links_count() {
         let deep = |depth| Seen { depth, ..seen(0, page("a")) };
         let record = |before: Option<&Record>, depth| match note(before, &deep(depth), THREE).kept {
-            Kept::Changed(record) => *record,
+            Kept::Changed(record) => Record::clone(&record),
             Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
         };
         let first = record(None, Some(3));

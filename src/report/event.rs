@@ -14,11 +14,11 @@ pub fn to_json(id: u64, event: &Event) -> Json {
         "at": time(event.at),
         "kind": event.kind.as_str(),
         "why": event.why.as_str(),
-        "crawler": event.crawler,
-        "url": event.url,
+        "crawler": &*event.crawler,
+        "url": &*event.url,
         "code": event.code,
         "status": event.status,
-        "rule": event.rule,
-        "revision": event.revision,
+        "rule": event.rule.as_deref(),
+        "revision": &*event.revision,
     })
 }

@@ -47,8 +47,8 @@ pub fn to_json(key: Key, record: &Record) -> Json {
     };
     json!({
         "key": key.to_string(),
-        "crawler": record.crawler,
-        "url": record.url,
+        "crawler": &*record.crawler,
+        "url": &*record.url,
         "status": record.status.0.as_str(),
         "code": record.code,
         "origin_status": record.origin_status,
@@ -62,13 +62,13 @@ pub fn to_json(key: Key, record: &Record) -> Json {
         "last_changed": record.last_changed.map(time),
         "temporary_errors": record.temporary_errors,
         "depth": record.depth,
-        "space": record.space,
-        "source": record.source,
+        "space": record.space.as_deref(),
+        "source": record.source.as_deref(),
         "address": record.address.as_ref().map(IpAddr::to_string),
-        "content_type": Some(&record.content_type).filter(|content_type| !content_type.is_empty()),
+        "content_type": Some(&*record.content_type).filter(|content_type| !content_type.is_empty()),
         "size": record.last_fetched.map(|_| record.size),
-        "etag": record.validators.etag,
-        "last_modified": record.validators.last_modified,
+        "etag": record.validators.etag.as_deref(),
+        "last_modified": record.validators.last_modified.as_deref(),
         "content": record.content.as_ref().map(|hash| hex(hash)),
     })
 }

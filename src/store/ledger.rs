@@ -5,6 +5,7 @@
 //! once they are on the disk, in the same commit as the record that owes them: over a crash none is lost or told twice.
 
 mod disk;
+mod filter;
 mod form;
 mod memory;
 #[cfg(test)]
@@ -14,10 +15,11 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem::take;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -38,6 +40,8 @@ use writer::Writer;
 
 /// How long a disk that fails is left alone.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Keys that are read in one go.
+const KEYS_AT_ONCE: usize = 10_000;
 
 /// A ledger. Cheap to clone; it is closed with the last clone, or by [`Ledger::close`].
 #[derive(Clone)]
@@ -45,7 +49,7 @@ pub struct Ledger(Arc<Handle>);
 
 struct Handle {
     inner: Arc<Inner>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What requests and the writer share.
@@ -54,6 +58,8 @@ struct Inner {
     place: Place,
     memory: Memory,
     view: View,
+    /// It is about to be closed.
+    ends: AtomicBool,
     queue: Queue,
     urls: [AtomicI64; CrawlStatus::ALL.len()],
     events: [AtomicU64; EventKind::ALL.len()],
@@ -173,10 +179,12 @@ impl Ledger {
             |error: &dyn fmt::Display| OpenError::Unreadable(place.path().to_owned(), error.to_string());
         let base = Base::open(&place, pages)?;
         let state = base.state().map_err(|error| unreadable(&error))?;
+        let records = base.records().map_err(|error| unreadable(&error))?;
         let inner = Inner {
             tolerance: settings.tolerance,
-            memory: Memory::new(quarter),
+            memory: Memory::new(quarter, usize::try_from(records).unwrap_or(usize::MAX)),
             view: View::default(),
+            ends: AtomicBool::new(false),
             queue: Queue::new(settings.queue, settings.on_full),
             urls: CrawlStatus::ALL
                 .map(|status| state.urls.get(&form::number_of(status)).copied().unwrap_or(0).into()),
@@ -193,8 +201,13 @@ impl Ledger {
         let inner = Arc::new(inner);
         let writer = Writer::new(Arc::clone(&inner), base, state);
         let thread = Builder::new().name("ledger".into()).spawn(move || writer.run());
-        let thread = thread.map_err(|error| unreadable(&error))?;
-        Ok(Self(Arc::new(Handle { inner, writer: Mutex::new(Some(thread)) })))
+        let mut threads = vec![thread.map_err(|error| unreadable(&error))?];
+        if records > 0 {
+            let inner = Arc::clone(&inner);
+            // Without it look-ups ask the tables.
+            threads.extend(Builder::new().name("ledger-filter".into()).spawn(move || inner.read_keys()));
+        }
+        Ok(Self(Arc::new(Handle { inner, threads: Mutex::new(threads) })))
     }
 
     /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
@@ -309,8 +322,9 @@ impl fmt::Debug for Ledger {
 impl Handle {
     fn end(&self, then: Then) {
         self.inner.queue.end(then);
-        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        self.inner.ends.store(true, Ordering::Relaxed);
+        let threads = take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.into_iter().any(|thread| thread.join().is_err()) {
             tracing::error!("the ledger's writer has panicked; what it was last told may be lost");
         }
     }
@@ -331,7 +345,24 @@ impl Inner {
                 self.memory.of(content).put_content(content, key);
             }
             let entry = change.record.as_deref().and_then(form::record_from_bytes);
-            self.memory.put(&mut self.memory.of(key), key, Unfolded { entry, change: 0 });
+            self.memory.put(&mut self.memory.of(key), key, Unfolded::new(entry, 0));
+        }
+    }
+
+    /// Tells the filter of every key that the tables have. A part at a time: what reads for long keeps old pages from
+    /// being used again.
+    fn read_keys(&self) {
+        let mut after = None;
+        while !self.ends.load(Ordering::Relaxed) {
+            let Ok(keys) = self.view.keys(after, KEYS_AT_ONCE) else {
+                sleep(AGAIN);
+                continue;
+            };
+            keys.iter().for_each(|key| self.memory.tables_have(*key));
+            if keys.len() < KEYS_AT_ONCE {
+                return self.memory.knows_tables();
+            }
+            after = keys.last().copied();
         }
     }
 
@@ -354,20 +385,21 @@ impl Inner {
         let entry = match noted.kept {
             Kept::Same => return Ok(()),
             Kept::Forgotten => None,
-            Kept::Changed(record) => Some(entry_of(*record, before.as_ref(), note)),
+            Kept::Changed(record) => Some(entry_of(record, before.as_ref(), note)),
         };
         let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
         let moved = (status(&before), status(&entry));
         self.count(moved);
-        let change = Change { key: note.key, entry: entry.clone(), content, event: noted.owed, moved };
+        let change =
+            Change { key: note.key, entry: entry.clone(), content, event: noted.owed.map(Box::new), moved };
         // In the order in which they hold: the shard is still locked.
         let change = self.queue.push(change);
-        self.memory.put(&mut shard, note.key, Unfolded { entry, change });
+        self.memory.put(&mut shard, note.key, Unfolded::new(entry, change));
         Ok(())
     }
 
     fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
-        if let Some(entry) = shard.get(key) {
+        if let Some(entry) = self.memory.get(shard, key) {
             return Ok(entry);
         }
         let found = self.view.record(key)?;
@@ -445,11 +477,11 @@ impl Inner {
 }
 
 /// The record with the key of its document: a new one's, or the one that it had.
-fn entry_of(record: Record, before: Option<&Entry>, note: &Note) -> Entry {
+fn entry_of(record: Arc<Record>, before: Option<&Entry>, note: &Note) -> Entry {
     let delivered = match &note.seen.what {
         What::Answered(answered) => answered.document.is_some() && record.last_fetched == Some(note.seen.at),
         What::Failed { .. } | What::Refused(_) | What::Allowed => false,
     };
     let content = if delivered { note.content } else { before.and_then(|entry| entry.content) };
-    Entry { record: Arc::new(record), content }
+    Entry { record, content }
 }

@@ -15,7 +15,7 @@ pub struct Crawler(Arc<Known>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Known {
-    name: Box<str>,
+    name: Arc<str>,
     profile: Option<Profile>,
     may: Box<[May]>,
 }
@@ -31,7 +31,7 @@ impl Crawler {
 
     /// A configured crawler that is known by its name only.
     pub fn new(name: &Slug) -> Self {
-        Self(Arc::new(Known { name: name.as_str().into(), profile: None, may: Box::default() }))
+        Self(Arc::new(Known { name: name.shared(), profile: None, may: Box::default() }))
     }
 
     /// The same crawler, answered in this way whatever its `User-Agent`.
@@ -49,6 +49,11 @@ impl Crawler {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0.name
+    }
+
+    /// The same, to be kept without a copy.
+    pub fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.0.name)
     }
 
     /// The profile that the configuration gives it; `None` leaves it to the `User-Agent` or the general setting.

@@ -1,6 +1,7 @@
 //! Names that reach headers, labels and logs, checked once so that nothing has to be escaped later.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The id of a rule: `[A-Za-z0-9_.-]+`, 1 to 128 bytes.
 ///
@@ -34,7 +35,7 @@ fn is_id_byte(byte: u8) -> bool {
 
 /// A name such as the policy's: `[a-z0-9][a-z0-9-]*`, 1 to 64 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slug(Box<str>);
+pub struct Slug(Arc<str>);
 
 impl Slug {
     /// Checks the text; `None` if it does not fit the form.
@@ -48,6 +49,11 @@ impl Slug {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same, to be kept without a copy.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 

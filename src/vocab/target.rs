@@ -113,6 +113,11 @@ impl UrlTarget {
         &self.text
     }
 
+    /// The same, to be kept without a copy.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
     /// The scheme.
     pub fn scheme(&self) -> Scheme {
         self.layout.scheme

@@ -177,9 +177,9 @@ impl Sweeps for Swept {
     fn progress(&self) -> Option<Progress> {
         let now = self.0.progress()?;
         let gap = |gap: sweep::Gap| Gap {
-            crawler: gap.crawler.into(),
-            url: gap.url.into(),
-            rule: gap.rule.map(Into::into),
+            crawler: (*gap.crawler).into(),
+            url: (*gap.url).into(),
+            rule: gap.rule.map(|rule| (*rule).into()),
             code: Some(gap.code),
         };
         Some(Progress {

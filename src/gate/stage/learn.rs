@@ -90,7 +90,7 @@ struct Heard {
     failing: Option<Failing>,
     document: Document,
     /// The strong entity tag by which other URLs of the host find the document.
-    etag: Option<Box<str>>,
+    etag: Option<Arc<str>>,
     delivery: Delivery,
 }
 
@@ -168,7 +168,7 @@ impl Learning {
         self.about.source = judged.effects().source().cloned();
         self.twins = Twins::of(judged.policy(), &judged.trail);
         self.about.at = at;
-        let etag = strong_etag(&head.headers).map(Box::from);
+        let etag = strong_etag(&head.headers).map(Arc::from);
         let delivery = Delivery::UnderWay;
         self.so_far = SoFar::Heard(Heard { status: head.status, failing, document, etag, delivery });
     }
@@ -248,7 +248,7 @@ impl Learning {
     /// strong entity tag of any other, of which only the head can tell.
     fn content_key(&self, heard: &Heard) -> Option<Key> {
         let judged = heard.document.size <= self.twins.as_ref()?.judged;
-        let hash = heard.document.content.as_ref().map(|hash| Box::from(hex(hash)));
+        let hash = heard.document.content.as_ref().map(|hash| Arc::from(hex(hash)));
         let etag = heard.etag.clone();
         let version = if judged { hash.or(etag) } else { etag.or(hash) };
         version.map(|version| self.key_of_content(&version))
@@ -278,13 +278,13 @@ impl Learning {
         let source = source.as_ref().and_then(|source| source.to_str().ok());
         Seen {
             at: *at,
-            url: target.as_str().into(),
-            crawler: crawler.as_str().into(),
-            space: space.map(|space| space.name.as_str().into()),
+            url: target.shared(),
+            crawler: crawler.shared_name(),
+            space: space.map(|space| space.name.shared()),
             depth: self.recalled.base,
             address: self.recalled.address,
-            source: source.map(Box::from),
-            revision: policy.revision().into(),
+            source: source.map(Arc::from),
+            revision: policy.shared_revision(),
             rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
             what,
         }

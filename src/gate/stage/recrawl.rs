@@ -3,6 +3,8 @@
 //! By validators, before a byte of the body is sent on. By the body itself it is told where documents are read, which asks
 //! [`Learning`].
 
+use std::sync::Arc;
+
 use http::header::{
     ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
@@ -168,7 +170,7 @@ pub(in crate::gate) fn duplicate_tag(of: &str) -> Option<HeaderValue> {
 
 /// By what a later answer is told to be the same.
 pub(super) fn validators(headers: &HeaderMap) -> Validators {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(Box::from);
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(Arc::from);
     Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
 }
 

@@ -1,5 +1,7 @@
 //! What the policy says of a URL that is remembered: as if it were asked for again, with the address that it had.
 
+use std::sync::Arc;
+
 use crate::gate::refusal::Refusal;
 use crate::ledger::record::{At, Record};
 use crate::ledger::seen::{Noting, Refused, Seen, What};
@@ -31,7 +33,7 @@ pub(super) struct Excluded {
     /// What that means.
     pub(super) intent: Intent,
     /// The rule that decided.
-    pub(super) rule: Option<Box<str>>,
+    pub(super) rule: Option<Arc<str>>,
 }
 
 impl Excluded {
@@ -91,11 +93,11 @@ pub(super) fn seen(policy: &Policy, record: &Record, found: &Found, at: At) -> S
         at,
         url: record.url.clone(),
         crawler: record.crawler.clone(),
-        space: space.map(|space| space.name.as_str().into()),
+        space: space.map(|space| space.name.shared()),
         depth: None,
         address: None,
         source: None,
-        revision: policy.revision().into(),
+        revision: policy.shared_revision(),
         rule,
         what,
     }

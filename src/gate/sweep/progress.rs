@@ -60,11 +60,11 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The crawler.
-    pub crawler: Box<str>,
+    pub crawler: Arc<str>,
     /// The URL.
-    pub url: Box<str>,
+    pub url: Arc<str>,
     /// The rule that decides; none where the default does.
-    pub rule: Option<Box<str>>,
+    pub rule: Option<Arc<str>>,
     /// 760 or 761.
     pub code: u16,
 }

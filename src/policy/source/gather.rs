@@ -152,7 +152,7 @@ impl Gather<'_> {
     }
 
     /// The first 8 hex digits of SHA-256 over all files, in the order of their relative paths.
-    fn revision(&self) -> Box<str> {
+    fn revision(&self) -> Arc<str> {
         let mut hash = Sha256::new();
         for (path, bytes) in &self.read {
             hash.update(format!("{path}\0{}\0", bytes.len()));

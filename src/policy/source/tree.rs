@@ -46,7 +46,7 @@ pub struct Source {
     /// Tests that travel with the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
-    pub revision: Box<str>,
+    pub revision: Arc<str>,
 }
 
 /// `on_invalid_rule`: what becomes of a rule whose own condition cannot be compiled.

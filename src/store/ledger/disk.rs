@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::OpenOptions;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use prost::Message;
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    TableDefinition, WriteTransaction,
+    ReadableTableMetadata as _, TableDefinition, WriteTransaction,
 };
 
 use crate::ledger::event::Event;
@@ -219,6 +220,11 @@ impl Base {
         Ok(bytes.and_then(|bytes| State::decode(bytes.value()).ok()).unwrap_or_default())
     }
 
+    /// How many records the tables have.
+    pub(super) fn records(&self) -> Result<u64, redb::Error> {
+        Ok(self.0.begin_read()?.open_table(RECORDS)?.len()?)
+    }
+
     /// Hands out the journal, page by page.
     pub(super) fn journal(&self, mut each: impl FnMut(Page)) -> Result<(), redb::Error> {
         let journal = self.0.begin_read()?.open_table(JOURNAL)?;
@@ -269,12 +275,15 @@ fn append(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Err
 /// A part of what is in memory, in the order of the keys.
 fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
     if !commit.slice.records.is_empty() {
-        let mut records = write.open_table(RECORDS)?;
+        let (mut records, mut bytes) = (write.open_table(RECORDS)?, Vec::new());
         for (key, unfolded) in &commit.slice.records {
-            match &unfolded.entry {
-                Some(entry) => drop(records.insert(&key.0, form::record_to_bytes(entry).as_slice())?),
-                None => drop(records.remove(&key.0)?),
-            }
+            let Some(entry) = &unfolded.entry else {
+                records.remove(&key.0)?;
+                continue;
+            };
+            bytes.clear();
+            form::write_record(entry, &mut bytes);
+            records.insert(&key.0, bytes.as_slice())?;
         }
     }
     if !commit.slice.contents.is_empty() {
@@ -341,6 +350,15 @@ impl View {
         let tables = self.0.load();
         let row = tables.as_ref().ok_or(Failed)?.meta.get(kept_name(name).as_str()).map_err(|_| Failed)?;
         Ok(row.map(|row| row.value().to_vec()))
+    }
+
+    /// Keys behind this one, in their order.
+    pub(super) fn keys(&self, after: Option<Key>, most: usize) -> Result<Vec<Key>, Failed> {
+        let tables = self.0.load_full().ok_or(Failed)?;
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.0));
+        let from = (from.as_ref(), Bound::Unbounded);
+        let rows = tables.records.range::<&[u8; 16]>(from).map_err(|_| Failed)?;
+        rows.take(most).map(|row| row.map(|(key, _)| Key(*key.value())).map_err(|_| Failed)).collect()
     }
 
     /// Records behind this key, in the order of the keys.

@@ -94,10 +94,10 @@ struct EventForm {
     revision: String,
 }
 
-/// What a record is written as: a [`RecordForm`], without a copy of each text. One is written for each request.
-pub(super) fn record_to_bytes(entry: &Entry) -> Vec<u8> {
+/// Writes a record behind what is there: a [`RecordForm`], without a copy of each text. One is written for each request.
+pub(super) fn write_record(entry: &Entry, to: &mut Vec<u8>) {
     let record = &*entry.record;
-    let mut form = Form(Vec::with_capacity(record.url.len() + 192));
+    let mut form = Form(to);
     let from_first = |at: At| zigzag(at.0.wrapping_sub(record.first_seen.0).cast_signed());
     form.text(1, Some(&record.crawler));
     form.text(2, Some(&record.url));
@@ -133,27 +133,26 @@ pub(super) fn record_to_bytes(entry: &Entry) -> Vec<u8> {
     form.text(22, record.space.as_deref());
     form.number(23, Some(record.temporary_errors.into()));
     form.bytes(24, entry.content.as_ref().map(|key| &key.0[..]));
-    form.0
 }
 
 /// The fields of a message, one after the other.
-struct Form(Vec<u8>);
+pub(super) struct Form<'b>(pub(super) &'b mut Vec<u8>);
 
-impl Form {
+impl Form<'_> {
     fn number(&mut self, tag: u32, number: Option<u64>) {
         let Some(number) = number else { return };
-        encode_key(tag, WireType::Varint, &mut self.0);
-        encode_varint(number, &mut self.0);
+        encode_key(tag, WireType::Varint, self.0);
+        encode_varint(number, self.0);
     }
 
     fn text(&mut self, tag: u32, text: Option<&str>) {
         self.bytes(tag, text.map(str::as_bytes));
     }
 
-    fn bytes(&mut self, tag: u32, bytes: Option<&[u8]>) {
+    pub(super) fn bytes(&mut self, tag: u32, bytes: Option<&[u8]>) {
         let Some(bytes) = bytes else { return };
-        encode_key(tag, WireType::LengthDelimited, &mut self.0);
-        encode_varint(bytes.len() as u64, &mut self.0);
+        encode_key(tag, WireType::LengthDelimited, self.0);
+        encode_varint(bytes.len() as u64, self.0);
         self.0.extend_from_slice(bytes);
     }
 }
@@ -302,6 +301,12 @@ fn address_from_bytes(bytes: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    fn bytes_of(entry: &Entry) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_record(entry, &mut bytes);
+        bytes
+    }
+
     #[test]
     fn a_record_is_read_as_it_is_written() {
         let full = Record {
@@ -334,7 +339,7 @@ mod tests {
             [(full, Some(Key([1; 16]))), (Record::default(), None), (four, None), (perhaps, None)]
         {
             let entry = Entry { record: Arc::new(record), content };
-            assert_eq!(record_from_bytes(&record_to_bytes(&entry)), Some(entry));
+            assert_eq!(record_from_bytes(&bytes_of(&entry)), Some(entry));
         }
     }
 
@@ -363,7 +368,7 @@ mod tests {
     #[test]
     fn what_a_later_version_adds_is_passed_over_and_what_is_no_record_is_refused() {
         let entry = Entry { record: Arc::new(Record { size: 3, ..Record::default() }), content: None };
-        let mut bytes = record_to_bytes(&entry);
+        let mut bytes = bytes_of(&entry);
         // Field 1000, one byte of text.
         bytes.extend([0xc2, 0x3e, 1, b'x']);
         assert_eq!(record_from_bytes(&bytes), Some(entry));

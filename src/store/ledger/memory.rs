@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{replace, size_of};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use foldhash::fast::RandomState;
 
 use crate::ledger::key::Key;
 use crate::ledger::record::Record;
 use crate::store::shards::lock;
 
+use super::filter::Filter;
 use super::form::Entry;
 
 /// Shards; the first six bits of a key.
@@ -26,15 +28,20 @@ pub(super) struct Memory {
     shards: Box<[Mutex<Shard>; SHARDS]>,
     /// Bytes that wait for the tables.
     unfolded: AtomicUsize,
+    /// What the tables do not have.
+    filter: Filter,
 }
+
+/// A table by keys. They are hashes already, but anybody can work out URLs that meet in one place.
+type Table<V> = HashMap<Key, V, RandomState>;
 
 /// One shard.
 #[derive(Default)]
 pub(super) struct Shard {
-    unfolded: BTreeMap<Key, Unfolded>,
+    unfolded: Table<Unfolded>,
     contents: BTreeMap<Key, Key>,
-    young: HashMap<Key, Entry>,
-    old: HashMap<Key, Entry>,
+    young: Table<Entry>,
+    old: Table<Entry>,
     young_bytes: usize,
     /// Bytes of one generation.
     generation: usize,
@@ -47,6 +54,8 @@ pub(super) struct Unfolded {
     pub(super) entry: Option<Entry>,
     /// The number of the change.
     pub(super) change: u64,
+    /// What it takes in memory, about.
+    bytes: usize,
 }
 
 /// A part of what the tables do not have, in the order of the keys.
@@ -57,11 +66,15 @@ pub(super) struct Slice {
 }
 
 impl Memory {
-    /// Empty; of what the tables have, so many bytes are kept.
-    pub(super) fn new(cache: usize) -> Self {
+    /// Empty; of what the tables have, about so many keys, so many bytes are kept.
+    pub(super) fn new(cache: usize, keys: usize) -> Self {
         let generation = cache / SHARDS / 2;
         let shard = |()| Mutex::new(Shard { generation, ..Shard::default() });
-        Self { shards: Box::new([(); SHARDS].map(shard)), unfolded: AtomicUsize::new(0) }
+        Self {
+            shards: Box::new([(); SHARDS].map(shard)),
+            unfolded: AtomicUsize::new(0),
+            filter: Filter::new(keys),
+        }
     }
 
     /// The shard of a key, locked.
@@ -70,14 +83,36 @@ impl Memory {
         lock(self.shards.get(place(key)).unwrap_or(first))
     }
 
+    /// What is known of a key without the tables: the record, or that there is none; nothing if they must be asked.
+    pub(super) fn get(&self, shard: &mut Shard, key: Key) -> Option<Option<Entry>> {
+        if let Some(unfolded) = shard.unfolded.get(&key) {
+            return Some(unfolded.entry.clone());
+        }
+        if self.filter.lacks(key) {
+            return Some(None);
+        }
+        shard.cached(key).map(Some)
+    }
+
+    /// The tables have this key, or are about to.
+    pub(super) fn tables_have(&self, key: Key) {
+        self.filter.insert(key);
+    }
+
+    /// It was told of every key of the tables.
+    pub(super) fn knows_tables(&self) {
+        self.filter.is_whole();
+    }
+
     /// Puts a record, or that it is forgotten, before what the tables say.
     pub(super) fn put(&self, shard: &mut Shard, key: Key, unfolded: Unfolded) {
-        shard.young.remove(&key);
-        shard.old.remove(&key);
-        let bytes = |unfolded: &Unfolded| OVERHEAD + unfolded.entry.as_ref().map_or(0, weight);
-        self.unfolded.fetch_add(bytes(&unfolded), Ordering::Relaxed);
+        if !self.filter.lacks(key) {
+            shard.young.remove(&key);
+            shard.old.remove(&key);
+        }
+        self.unfolded.fetch_add(unfolded.bytes, Ordering::Relaxed);
         if let Some(before) = shard.unfolded.insert(key, unfolded) {
-            self.unfolded.fetch_sub(bytes(&before), Ordering::Relaxed);
+            self.unfolded.fetch_sub(before.bytes, Ordering::Relaxed);
         }
     }
 
@@ -91,10 +126,11 @@ impl Memory {
         let mut slice = Slice::default();
         for shard in self.shards.get(shards).into_iter().flatten() {
             let shard = lock(shard);
-            let written = shard.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
+            let written = shard.unfolded().filter(|(_, unfolded)| unfolded.change <= change);
             slice.records.extend(written.map(|(key, unfolded)| (*key, unfolded.clone())));
             slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
         }
+        slice.records.sort_unstable_by_key(|(key, _)| *key);
         slice
     }
 
@@ -106,10 +142,9 @@ impl Memory {
                 continue;
             }
             shard.unfolded.remove(&key);
-            let bytes = OVERHEAD + folded.entry.as_ref().map_or(0, weight);
-            self.unfolded.fetch_sub(bytes, Ordering::Relaxed);
+            self.unfolded.fetch_sub(folded.bytes, Ordering::Relaxed);
             if let Some(entry) = folded.entry {
-                shard.cache(key, entry);
+                shard.cache_of(key, entry, folded.bytes);
             }
         }
         for (content, key) in slice.contents {
@@ -123,12 +158,14 @@ impl Memory {
     /// What the tables do not have, behind this key, in the order of the keys.
     pub(super) fn behind(&self, after: Option<Key>, most: usize) -> Vec<(Key, Option<Entry>)> {
         let mut found = Vec::new();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         for shard in self.shards.iter().skip(after.map_or(0, place)) {
-            let left = most - found.len();
             let shard = lock(shard);
-            let next = shard.unfolded.range((from, Bound::Unbounded)).take(left);
-            found.extend(next.map(|(key, unfolded)| (*key, unfolded.entry.clone())));
+            let behind = shard.unfolded().filter(|(key, _)| Some(**key) > after);
+            let mut next: Vec<_> = behind.map(|(key, unfolded)| (*key, unfolded.entry.clone())).collect();
+            drop(shard);
+            next.sort_unstable_by_key(|(key, _)| *key);
+            next.truncate(most - found.len());
+            found.append(&mut next);
             if found.len() == most {
                 break;
             }
@@ -137,27 +174,41 @@ impl Memory {
     }
 }
 
+impl Unfolded {
+    pub(super) fn new(entry: Option<Entry>, change: u64) -> Self {
+        Self { bytes: bytes_of(entry.as_ref()), entry, change }
+    }
+}
+
 impl Shard {
-    /// What is here of a key: nothing, or the record, or that there is none.
-    pub(super) fn get(&mut self, key: Key) -> Option<Option<Entry>> {
-        if let Some(unfolded) = self.unfolded.get(&key) {
-            return Some(unfolded.entry.clone());
-        }
+    #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
+    fn unfolded(&self) -> impl Iterator<Item = (&Key, &Unfolded)> {
+        self.unfolded.iter()
+    }
+
+    /// Of what the tables have.
+    fn cached(&mut self, key: Key) -> Option<Entry> {
         if let Some(entry) = self.young.get(&key) {
-            return Some(Some(entry.clone()));
+            return Some(entry.clone());
         }
         let entry = self.old.remove(&key)?;
         self.cache(key, entry.clone());
-        Some(Some(entry))
+        Some(entry)
     }
 
     /// Keeps what the tables have.
     pub(super) fn cache(&mut self, key: Key, entry: Entry) {
-        self.young_bytes += OVERHEAD + weight(&entry);
+        let bytes = bytes_of(Some(&entry));
+        self.cache_of(key, entry, bytes);
+    }
+
+    fn cache_of(&mut self, key: Key, entry: Entry, bytes: usize) {
+        self.young_bytes += bytes;
         self.young.insert(key, entry);
         if self.young_bytes > self.generation {
             let capacity = self.young.len();
-            self.old = replace(&mut self.young, HashMap::with_capacity(capacity));
+            self.old =
+                replace(&mut self.young, Table::with_capacity_and_hasher(capacity, RandomState::default()));
             self.young_bytes = 0;
         }
     }
@@ -178,11 +229,12 @@ fn place(key: Key) -> usize {
     usize::from(first >> 2)
 }
 
-/// What a record takes in memory, about.
-fn weight(entry: &Entry) -> usize {
-    let record = &entry.record;
-    let optional = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len() + 16);
-    size_of::<Record>()
+/// What a record, or that there is none, takes in memory, about.
+fn bytes_of(entry: Option<&Entry>) -> usize {
+    let Some(Entry { record, .. }) = entry else { return OVERHEAD };
+    let optional = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len() + 16);
+    OVERHEAD
+        + size_of::<Record>()
         + record.crawler.len()
         + record.url.len()
         + record.content_type.len()

@@ -30,7 +30,7 @@ pub(super) struct Change {
     pub(super) entry: Option<Entry>,
     /// The content by which it is to be found.
     pub(super) content: Option<Key>,
-    pub(super) event: Option<Event>,
+    pub(super) event: Option<Box<Event>>,
     /// Its status before and behind.
     pub(super) moved: (Option<CrawlStatus>, Option<CrawlStatus>),
 }
@@ -203,7 +203,9 @@ impl Queue {
         let waited = self.work.wait_timeout_while(state, GATHERING, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
-        let next = Batch { upto: state.batch.upto, ..Batch::default() };
+        // As many are likely to come next.
+        let changes = Vec::with_capacity(state.batch.changes.len());
+        let next = Batch { changes, upto: state.batch.upto, ..Batch::default() };
         let then = state.then.unwrap_or(Then::GoOn);
         (std::mem::replace(&mut state.batch, next), then)
     }

@@ -4,23 +4,23 @@
 //! in the order of the keys; the journal is cut once the pass is through. A disk that fails is opened anew and tried
 //! again every second; until then everything stays in memory, up to the queue's bound.
 
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use prost::Message as _;
-
 use crate::ledger::event::Event;
 
 use super::Inner;
-use super::disk::{Base, Commit, Page, PageChange, State};
-use super::form;
+use super::disk::{Base, Commit, State};
+use super::form::{self, Form};
 use super::memory::{SHARDS, Slice};
 use super::queue::{Batch, Change, Left, Then};
 
 /// About as much as one page of the journal has: the database gives out powers of two.
 const PAGE: usize = 60 << 10;
+/// A page, and the record that made it one.
+const PAGE_ROOM: usize = 64 << 10;
 /// Shards that one commit takes from memory into the tables.
 const FOLDED_AT_ONCE: usize = 8;
 /// A pass is worth it too when the journal has so many pages, though they tell of few URLs: each start reads it all.
@@ -115,6 +115,8 @@ impl Writer {
             folded_before: self.cut,
         };
         if let Some(base) = &self.base {
+            // Before anybody could find them in the tables only.
+            slice.records.iter().for_each(|(key, _)| self.inner.memory.tables_have(*key));
             base.commit(&commit)?;
         }
         self.committed(state, &events, slice)
@@ -215,25 +217,31 @@ impl Writer {
     }
 }
 
-/// The changes as the journal has them.
+/// The changes as the journal has them: each page a [`Page`](super::disk::Page), written without a copy of each change.
 fn pages(changes: &[Change]) -> Vec<Vec<u8>> {
-    let (mut pages, mut page, mut bytes) = (Vec::new(), Page::default(), 0);
+    let (mut pages, mut page) = (Vec::new(), Vec::new());
+    let (mut change_form, mut record_form) = (Vec::new(), Vec::new());
     for change in changes {
-        let record = change.entry.as_ref().map(form::record_to_bytes);
-        bytes += 24 + record.as_ref().map_or(0, Vec::len);
-        let (key, content) = (change.key.0.to_vec(), change.content.map(|content| content.0.to_vec()));
-        page.changes.push(PageChange { key, record, content });
-        if bytes >= PAGE {
-            pages.push(take(&mut page).encode_to_vec());
-            bytes = 0;
+        change_form.clear();
+        let mut form = Form(&mut change_form);
+        form.bytes(1, Some(&change.key.0));
+        if let Some(entry) = &change.entry {
+            record_form.clear();
+            form::write_record(entry, &mut record_form);
+            form.bytes(2, Some(&record_form));
+        }
+        form.bytes(3, change.content.as_ref().map(|content| &content.0[..]));
+        Form(&mut page).bytes(1, Some(&change_form));
+        if page.len() >= PAGE {
+            pages.push(replace(&mut page, Vec::with_capacity(PAGE_ROOM)));
         }
     }
-    if !page.changes.is_empty() {
-        pages.push(page.encode_to_vec());
+    if !page.is_empty() {
+        pages.push(page);
     }
     pages
 }
 
 fn events(changes: &[Change]) -> Vec<Event> {
-    changes.iter().filter_map(|change| change.event.clone()).collect()
+    changes.iter().filter_map(|change| change.event.as_deref().cloned()).collect()
 }

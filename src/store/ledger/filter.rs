@@ -1,0 +1,154 @@
+//! Which keys the tables do not have, told without a look at them: most URLs of a crawl are new, and a table is a walk
+//! down a tree.
+//!
+//! Bloom filters in blocks of a cache line ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and
+//! Singler 2007): about one key in a hundred that is not there is taken for one that may be. A key is a hash already; its
+//! first bits choose the block, so that keys in their order are written through memory once. When a layer is full, a new
+//! one of twice its size takes over. What was forgotten stays in it until the next start.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::ledger::key::Key;
+
+/// Layers: the first one doubled so often is more than any disk has.
+const LAYERS: usize = 24;
+/// Keys that the first layer has room for, at least.
+const FIRST: usize = 1 << 17;
+/// Bits for a key; it sets [`SET`] of them.
+const BITS: usize = 12;
+const SET: u32 = 7;
+/// Words of a block.
+const WORDS: usize = 8;
+
+/// What is known not to be there.
+pub(super) struct Filter {
+    layers: [OnceLock<Layer>; LAYERS],
+    /// The layer that takes keys.
+    last: AtomicUsize,
+    /// Every key of the tables is in it.
+    whole: AtomicBool,
+}
+
+struct Layer {
+    blocks: Box<[Block]>,
+    room: usize,
+    taken: AtomicUsize,
+}
+
+/// A cache line.
+#[repr(align(64))]
+#[derive(Default)]
+struct Block([AtomicU64; WORDS]);
+
+impl Filter {
+    /// Without a key. If the tables have some, about so many, it says nothing until it was told of all of them.
+    pub(super) fn new(keys: usize) -> Self {
+        let filter = Self {
+            layers: [const { OnceLock::new() }; LAYERS],
+            last: AtomicUsize::new(0),
+            whole: AtomicBool::new(keys == 0),
+        };
+        filter.layer(0, keys.saturating_add(keys / 4).max(FIRST));
+        filter
+    }
+
+    /// Whether the tables do not have this key for certain.
+    pub(super) fn lacks(&self, key: Key) -> bool {
+        let mut layers = self.layers.iter().map_while(OnceLock::get);
+        self.whole.load(Ordering::Acquire) && !layers.any(|layer| layer.may_have(key))
+    }
+
+    /// The tables are about to have this key.
+    pub(super) fn insert(&self, key: Key) {
+        let last = self.last.load(Ordering::Relaxed);
+        let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else { return };
+        layer.put(key);
+        if layer.taken.fetch_add(1, Ordering::Relaxed) + 1 == layer.room && last + 1 < LAYERS {
+            self.layer(last + 1, layer.room.saturating_mul(2));
+            self.last.store(last + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// It was told of all keys that the tables had.
+    pub(super) fn is_whole(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    fn layer(&self, at: usize, room: usize) {
+        if let Some(layer) = self.layers.get(at) {
+            layer.get_or_init(|| Layer::new(room));
+        }
+    }
+}
+
+impl Layer {
+    fn new(room: usize) -> Self {
+        let blocks = room.saturating_mul(BITS).div_ceil(WORDS * 64).max(1);
+        let blocks = std::iter::repeat_with(Block::default).take(blocks).collect();
+        Self { blocks, room, taken: AtomicUsize::new(0) }
+    }
+
+    /// Blocks in the order of keys; none is never met.
+    fn block(&self, key: Key) -> Option<&Block> {
+        let place = (u128::from(halves(key).0) * self.blocks.len() as u128) >> 64;
+        self.blocks.get(usize::try_from(place).ok()?)
+    }
+
+    fn may_have(&self, key: Key) -> bool {
+        self.block(key).is_none_or(|Block(words)| {
+            bits(key).all(|(word, bit)| words.get(word).is_none_or(|w| w.load(Ordering::Relaxed) & bit != 0))
+        })
+    }
+
+    fn put(&self, key: Key) {
+        let Some(Block(words)) = self.block(key) else { return };
+        for (word, bit) in bits(key) {
+            words.get(word).map(|word| word.fetch_or(bit, Ordering::Relaxed));
+        }
+    }
+}
+
+/// Which bits of a block are a key's: the words' numbers, and the bits in them.
+fn bits(key: Key) -> impl Iterator<Item = (usize, u64)> {
+    let second = halves(key).1;
+    (0..SET).map(move |n| second >> (9 * n)).map(|bits| ((bits >> 6) as usize % WORDS, 1 << (bits % 64)))
+}
+
+/// The first chooses the block, the second the bits.
+fn halves(key: Key) -> (u64, u64) {
+    let number = u128::from_be_bytes(key.0);
+    ((number >> 64) as u64, number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: usize) -> Key {
+        Key::of_url("news", &format!("http://h.test/{n}"))
+    }
+
+    #[test]
+    fn what_was_put_in_is_never_lacked_and_little_else_is_not() {
+        let filter = Filter::new(0);
+        // Two layers more.
+        let keys = FIRST * 5;
+        (0..keys).for_each(|n| filter.insert(key(n)));
+        assert_eq!(filter.layers.iter().map_while(OnceLock::get).count(), 3);
+        assert!((0..keys).all(|n| !filter.lacks(key(n))));
+        let wrong = (keys..keys + 100_000).filter(|n| !filter.lacks(key(*n))).count();
+        // Each layer errs for itself.
+        assert!(wrong < 3_000, "{wrong} of 100,000 are taken for known");
+    }
+
+    #[test]
+    fn nothing_is_lacked_before_every_key_is_there() {
+        let filter = Filter::new(2);
+        filter.insert(key(1));
+        assert!(!filter.lacks(key(9)));
+        filter.insert(key(2));
+        filter.is_whole();
+        assert!(filter.lacks(key(9)) && !filter.lacks(key(1)) && !filter.lacks(key(2)));
+    }
+}
