@@ -173,8 +173,10 @@ impl Ledger {
     }
 
     fn at(place: Place, settings: LedgerSettings) -> Result<Self, OpenError> {
-        // Half for the database's pages, a quarter for what is not in the tables yet, a quarter for what is.
-        let (pages, quarter) = (settings.cache / 2, settings.cache / 4);
+        // Half for what is not in the tables yet: the more records a pass over the tables takes along, the more of them
+        // share a page. A quarter for records that are, a quarter for the database's pages.
+        let (unfolded_most, quarter) = (settings.cache / 2, settings.cache / 4);
+        let pages = quarter;
         let unreadable =
             |error: &dyn fmt::Display| OpenError::Unreadable(place.path().to_owned(), error.to_string());
         let base = Base::open(&place, pages)?;
@@ -192,7 +194,7 @@ impl Ledger {
             told: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),
             failures: AtomicU64::new(0),
-            unfolded_most: quarter,
+            unfolded_most,
             pages,
             place: place.clone(),
         };
