@@ -13,17 +13,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::ledger::event::Event;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedOut;
 use crate::post::Endpoint;
-use crate::store::ledger::{Cursor, Ledger};
+use crate::store::ledger::{Cursor, Failed, Ledger};
 
 use file::Lines;
 use sink::{Outcome, Outlet, Sink};
 use webhook::Webhook;
+
+/// How long a disk that fails is left alone.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Events with their numbers.
 type Batch = Vec<(Cursor, Arc<Event>)>;
@@ -87,7 +90,7 @@ async fn run(mut reader: Reader, sink: Sink, mut stop: watch::Receiver<()>) {
     }
     // Once more, each batch once: what an origin's last answers owed goes out before the end, if it can.
     loop {
-        let batch = reader.at_hand().await;
+        let batch = reader.at_hand().await.unwrap_or_default();
         if batch.is_empty() || sink.once(&batch).await.is_err() {
             return;
         }
@@ -115,7 +118,10 @@ impl Reader {
         loop {
             // What comes from here on wakes us, however soon.
             self.told.borrow_and_update();
-            let batch = self.at_hand().await;
+            let Ok(batch) = self.at_hand().await else {
+                sleep(AGAIN).await;
+                continue;
+            };
             if !batch.is_empty() {
                 return batch;
             }
@@ -127,10 +133,10 @@ impl Reader {
     }
 
     /// The next events, if there are some.
-    async fn at_hand(&self) -> Batch {
+    async fn at_hand(&self) -> Result<Batch, Failed> {
         let (ledger, cursor, most) = (self.ledger.clone(), self.cursor, sink::batch(self.out));
         let read = tokio::task::spawn_blocking(move || ledger.events(cursor, most));
-        read.await.unwrap_or_default()
+        read.await.unwrap_or(Err(Failed))
     }
 
     fn passed(&mut self, batch: &Batch, sink: &Sink) {

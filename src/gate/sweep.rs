@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::ledger::key::Key;
 use crate::ledger::record::{At, Record};
 use crate::policy::Policy;
-use crate::store::ledger::{Ledger, Note};
+use crate::store::ledger::{Failed, Ledger, Note};
 
 use super::schedules::since_1970;
 use super::snapshot::InForce;
@@ -160,8 +160,9 @@ impl Sweeper {
             let after = progress.after;
             let part = tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
             let part = match part.await {
-                Ok(Some(part)) => part,
-                Ok(None) => {
+                Ok(Ok(part)) => part,
+                // Not the end: it only cannot be read now.
+                Ok(Err(Failed)) => {
                     tokio::time::sleep(AGAIN).await;
                     continue;
                 }
@@ -221,13 +222,13 @@ impl Sweeper {
     }
 }
 
-/// The next URLs, judged; `None` if the disk fails. Blocks.
+/// The next URLs, judged. Blocks.
 fn part(
     ledger: &Ledger,
     policy: &Policy,
     after: Option<Key>,
     most: usize,
-) -> Option<Vec<(Key, Arc<Record>, Found)>> {
-    let records = ledger.all_records(after, most)?.into_iter();
-    Some(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
+) -> Result<Vec<(Key, Arc<Record>, Found)>, Failed> {
+    let records = ledger.records(after, most)?.into_iter();
+    Ok(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
 }

@@ -29,8 +29,8 @@ use crate::ledger::seen::{Seen, What};
 use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::vocab::crawl_status::CrawlStatus;
 
-pub use disk::OpenError;
-use disk::{Base, Failed, Page, Place, View};
+use disk::{Base, Page, Place, View};
+pub use disk::{Failed, OpenError};
 use form::Entry;
 use memory::{Memory, Shard, Unfolded};
 use queue::{Change, Queue, Then};
@@ -199,8 +199,17 @@ impl Ledger {
 
     /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
     pub fn look_up(&self, key: Key) -> Option<Arc<Record>> {
+        self.find(key).ok().flatten()
+    }
+
+    /// The same, for whoever must know that from a URL of which nothing is remembered.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn find(&self, key: Key) -> Result<Option<Arc<Record>>, Failed> {
         let inner = self.inner();
-        inner.entry(&mut inner.memory.of(key), key).ok().flatten().map(|entry| entry.record)
+        let entry = inner.entry(&mut inner.memory.of(key), key)?;
+        Ok(entry.map(|entry| entry.record))
     }
 
     /// The URL whose document has this content, the one that had it first of those that still do.
@@ -235,21 +244,22 @@ impl Ledger {
         self.inner().queue.committed().await;
     }
 
-    /// Records in the order of their keys, behind this one; fewer than asked for only at the end, or if the disk fails.
+    /// Records in the order of their keys, behind this one; fewer than asked for only at the end. Blocks.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn records(&self, after: Option<Key>, most: usize) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+        self.inner().records(after, most)
+    }
+
+    /// Events behind this one, in their order, as far as they are on the disk; fewer than asked for only at the end.
     /// Blocks.
-    pub fn records(&self, after: Option<Key>, most: usize) -> Vec<(Key, Arc<Record>)> {
-        self.all_records(after, most).unwrap_or_default()
-    }
-
-    /// The same; `None` if the disk fails.
-    pub fn all_records(&self, after: Option<Key>, most: usize) -> Option<Vec<(Key, Arc<Record>)>> {
-        self.inner().records(after, most).ok()
-    }
-
-    /// Events behind this one, in their order, as far as they are on the disk. Blocks.
-    pub fn events(&self, after: Cursor, most: usize) -> Vec<(Cursor, Arc<Event>)> {
-        let events = self.inner().view.events(after.0, most).unwrap_or_default();
-        events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect()
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn events(&self, after: Cursor, most: usize) -> Result<Vec<(Cursor, Arc<Event>)>, Failed> {
+        let events = self.inner().view.events(after.0, most)?;
+        Ok(events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect())
     }
 
     /// Says when there are new events: the number of the last one.

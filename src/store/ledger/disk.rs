@@ -161,9 +161,17 @@ pub(super) struct Commit<'c> {
     pub(super) folded_before: u64,
 }
 
-/// The tables cannot be read.
-#[derive(Debug)]
-pub(super) struct Failed;
+/// The tables cannot be read: the disk fails, or the ledger is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the ledger cannot be read now: its disk fails, or the proxy ends")
+    }
+}
+
+impl std::error::Error for Failed {}
 
 impl Base {
     /// Opens the tables, or makes them. A crash before is mended here.
@@ -367,7 +375,10 @@ impl View {
         let tables = self.0.load_full().ok_or(Failed)?;
         let rows = tables.events.range(after.saturating_add(1)..).map_err(|_| Failed)?;
         let mut found = Vec::new();
-        for row in rows.take(most) {
+        for row in rows {
+            if found.len() >= most {
+                break;
+            }
             let (number, bytes) = row.map_err(|_| Failed)?;
             found.extend(form::event_from_bytes(bytes.value()).map(|event| (number.value(), event)));
         }

@@ -111,8 +111,8 @@ fn random(random: &mut fastrand::Rng, at: u64) -> Note {
 
 /// Everything that there is must be what there was behind some note since the last that was waited for.
 fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
-    let records: BTreeMap<_, _> = ledger.records(None, 1_000).into_iter().collect();
-    let events = ledger.events(Cursor(0), 100_000);
+    let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
+    let events = ledger.events(Cursor(0), 100_000).unwrap();
     let is = |model: &&Model| {
         model.records.len() == records.len()
             && model.records.iter().all(|(key, (record, _))| records.get(key).map(|r| &**r) == Some(record))
@@ -136,7 +136,8 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
         assert!(model.records.values().any(has), "{url} does not have that content");
     }
     let (after, most) = (random.bool().then_some(key), random.usize(1..URLS as usize));
-    let listed = ledger.records(after, most).into_iter().map(|(key, record)| (key, Record::clone(&record)));
+    let listed =
+        ledger.records(after, most).unwrap().into_iter().map(|(key, record)| (key, Record::clone(&record)));
     let expected = model.records.iter().filter(|(key, _)| Some(**key) > after).take(most);
     assert!(listed.eq(expected.map(|(key, (record, _))| (*key, record.clone()))));
     assert_eq!(ledger.stats().urls, model.urls());
@@ -211,13 +212,14 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     }
     ledger.keep("cursor", b"5".to_vec());
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
-    let (last, _) = ledger.events(Cursor(0), 100).pop().unwrap();
+    let (last, _) = ledger.events(Cursor(0), 100).unwrap().pop().unwrap();
     ledger.forget_events(At(u64::MAX));
     drop(ledger);
     let ledger = folder.open();
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
     assert_eq!(ledger.kept("other"), None);
-    let left: Vec<Cursor> = ledger.events(Cursor(0), 100).into_iter().map(|(cursor, _)| cursor).collect();
+    let left: Vec<Cursor> =
+        ledger.events(Cursor(0), 100).unwrap().into_iter().map(|(cursor, _)| cursor).collect();
     assert_eq!((left, ledger.stats().last_event), (vec![last], last));
 }
 

@@ -50,7 +50,7 @@ fn crawled(ledger: &Ledger) {
 }
 
 fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
-    let events = ledger.events(Cursor(0), usize::MAX);
+    let events = ledger.events(Cursor(0), usize::MAX).unwrap();
     let of = events.iter().filter(|(_, event)| event.kind == kind && event.url.contains(area));
     of.map(|(_, event)| &event.url).collect::<std::collections::BTreeSet<_>>().len()
 }
@@ -86,7 +86,7 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
         };
         assert!(progress.gaps.contains(&gap) && progress.gaps.len() == 201, "{:?}", progress.gaps);
         ledger.committed().await;
-        assert_eq!(ledger.events(Cursor(0), 10).len(), 1);
+        assert_eq!(ledger.events(Cursor(0), 10).unwrap().len(), 1);
         assert!(ledger.look_up(Key::of_url("news", "http://c.test/2")).unwrap().code.is_none());
     });
 }
@@ -134,7 +134,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
     assert_eq!(told(&ledger, EventKind::Moved, "/b."), URLS / 3);
     // And the error from before.
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
     let code = |url: &str| ledger.look_up(Key::of_url("news", url)).unwrap().code;
     let codes = [code("http://a.test/0"), code("http://b.test/1"), code("http://c.test/2")];
     assert_eq!(codes, [None, Some(761), Some(760)]);
@@ -149,7 +149,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
         Sweeper::new(1_000_000, Clock::system()).sweep(&ledger, &policy, How::ForGood).await;
         ledger.committed().await;
     });
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
 }
 
 #[test]
@@ -224,5 +224,20 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
         let later = Key::of_url("news", "http://c.test/later");
         until(&|_| ledger.look_up(later).is_some_and(|record| record.code == Some(760))).await;
         task.abort();
+    });
+}
+
+/// A ledger that is closed reads as one whose disk fails does.
+#[test]
+fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        ledger.close();
+        let sweeper = Sweeper::new(1_000_000, Clock::system());
+        let policy = split();
+        let swept = tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, How::DryRun)).await;
+        let progress = sweeper.progress().unwrap();
+        assert!(swept.is_err() && progress.state == State::Running, "{progress:?}");
     });
 }
