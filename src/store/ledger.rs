@@ -59,6 +59,8 @@ struct Inner {
     events: [AtomicU64; EventKind::ALL.len()],
     told: watch::Sender<u64>,
     failing: AtomicBool,
+    /// The writer has panicked.
+    broken: AtomicBool,
     failures: AtomicU64,
     /// So many bytes in memory are worth a pass over the tables.
     unfolded_most: usize,
@@ -122,6 +124,8 @@ pub struct Stats {
     pub failures: u64,
     /// Whether the last one did.
     pub failing: bool,
+    /// Whether the writer broke down: nothing is written any more until the next start.
+    pub broken: bool,
 }
 
 impl Default for LedgerSettings {
@@ -183,6 +187,7 @@ impl Ledger {
             events: EventKind::ALL.map(|_| AtomicU64::new(0)),
             told: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             unfolded_most: quarter,
             pages,
@@ -228,18 +233,23 @@ impl Ledger {
     }
 
     /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
-    /// fails.
+    /// fails. Without a writer it is lost, and counted.
     pub async fn insist(&self, note: Note) {
+        let inner = self.inner();
         loop {
-            self.inner().queue.wait_for_room().await;
-            match self.inner().take(&note) {
+            inner.queue.wait_for_room().await;
+            if inner.queue.is_closed() {
+                return inner.queue.drop_one();
+            }
+            match inner.take(&note) {
                 Ok(()) => return,
                 Err(Failed) => tokio::time::sleep(AGAIN).await,
             }
         }
     }
 
-    /// Waits until everything that was noted before is on the disk; for ever if it never is.
+    /// Waits until everything that was noted before is on the disk, or is lost since there is no writer any more; for
+    /// ever if the disk fails for ever.
     pub async fn committed(&self) {
         self.inner().queue.committed().await;
     }
@@ -299,6 +309,12 @@ impl Ledger {
         self.0.end(Then::Finish);
     }
 
+    /// Has the writer break down.
+    #[cfg(test)]
+    fn break_down(&self) {
+        self.inner().queue.panic();
+    }
+
     /// Leaves everything as a crash would.
     #[cfg(test)]
     fn abandon(self) {
@@ -343,6 +359,19 @@ impl Inner {
             let entry = change.record.as_deref().and_then(form::record_from_bytes);
             self.memory.put(&mut self.memory.of(key), key, Unfolded { entry, change: 0 });
         }
+    }
+
+    /// The writer has panicked.
+    fn broken(&self) {
+        let lost = self.queue.dropped();
+        tracing::error!(
+            lost,
+            "the ledger's writer has broken down, please report it: what becomes of URLs is not remembered until the \
+             next start"
+        );
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.failing.store(true, Ordering::Relaxed);
+        self.broken.store(true, Ordering::Relaxed);
     }
 
     fn note(&self, note: &Note) {
@@ -433,6 +462,7 @@ impl Inner {
             dropped: self.queue.dropped(),
             failures: self.failures.load(Ordering::Relaxed),
             failing: self.failing.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
         }
     }
 

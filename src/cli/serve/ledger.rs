@@ -133,7 +133,13 @@ pub(super) async fn close(kept: &Kept) {
 /// Whether it can be written; nothing where there is none.
 pub(super) fn check(kept: &Kept) -> Option<Check> {
     let stats = kept.get()?.stats();
-    let state = if stats.failing {
+    let state = if stats.broken {
+        CheckState::Warn(
+            "its writer broke down (the log says why): what becomes of URLs is not remembered until the next start; \
+             please report it"
+                .into(),
+        )
+    } else if stats.failing {
         CheckState::Warn(format!(
             "it cannot be written, and is tried again every second; {} changes wait. Is the disk full?",
             stats.queue

@@ -63,7 +63,7 @@ impl Drop for Folder {
 }
 
 fn wait(future: impl Future) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
 }
 
 fn key(url: u64) -> Key {
@@ -239,6 +239,46 @@ fn one_process_at_a_time_and_no_older_program() {
     assert!(matches!(error, OpenError::Newer(_, 2)), "{error}");
     std::fs::write(folder.0.join(disk::NAME), b"no ledger at all").unwrap();
     assert!(matches!(Ledger::open(&folder.0, settings), Err(OpenError::Unreadable(_, _))));
+}
+
+#[test]
+fn nobody_waits_for_a_writer_that_broke_down() {
+    let settings = LedgerSettings { queue: 1, ..LedgerSettings::default() };
+    let ledger = Ledger::at(Place::Memory, settings).unwrap();
+    let (mut looks, mut at) = (fastrand::Rng::with_seed(1), 0);
+    let mut next = || {
+        at += 1;
+        random(&mut looks, at)
+    };
+    let all = async {
+        while ledger.stats().urls.is_empty() {
+            ledger.note(next());
+        }
+        ledger.committed().await;
+        assert_eq!((ledger.stats().dropped, ledger.stats().broken), (0, false));
+        ledger.break_down();
+        // The queue is full with the first of these that is news.
+        while !ledger.stats().broken {
+            ledger.room().await;
+            ledger.note(next());
+        }
+        let dropped = ledger.stats().dropped;
+        assert!(dropped > 0, "what was on its way is lost, and counted");
+        for _ in 0..9 {
+            ledger.room().await;
+            ledger.note(next());
+        }
+        ledger.insist(next()).await;
+        ledger.committed().await;
+        assert_eq!(ledger.stats().dropped, dropped + 10);
+    };
+    let in_time = async { tokio::time::timeout(Duration::from_secs(20), all).await.expect("nobody waits") };
+    wait(in_time);
+    let stats = ledger.stats();
+    assert!(stats.failing && stats.broken && stats.failures == 1, "{stats:?}");
+    assert!(!ledger.records(None, 100).unwrap().is_empty(), "what was written can be read until the end");
+    ledger.close();
+    assert_eq!(ledger.records(None, 100), Err(Failed));
 }
 
 #[test]
