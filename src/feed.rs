@@ -152,10 +152,10 @@ impl Reader {
     }
 }
 
-/// Whether an outlet that is in use has events to come, which must not be forgotten.
-pub fn is_behind(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) -> bool {
-    let last = ledger.stats().last_event;
-    outlets.into_iter().any(|out| cursor(ledger, out) < last)
+/// The last event that every outlet in use has delivered: those behind it must not be forgotten.
+pub fn delivered(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) -> Cursor {
+    let cursors = outlets.into_iter().map(|out| cursor(ledger, out));
+    cursors.min().unwrap_or(ledger.stats().last_event)
 }
 
 fn cursor(ledger: &Ledger, out: FeedOut) -> Cursor {
@@ -168,5 +168,24 @@ fn name(out: FeedOut) -> &'static str {
     match out {
         FeedOut::File => "feed:file",
         FeedOut::Webhook => "feed:webhook",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::transition::Tolerance;
+
+    use super::*;
+
+    #[test]
+    fn what_the_slowest_outlet_in_use_has_is_delivered() {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let both = [FeedOut::File, FeedOut::Webhook];
+        ledger.keep(name(FeedOut::Webhook), 5_u64.to_be_bytes().to_vec());
+        assert_eq!(delivered(&ledger, both), Cursor(0));
+        ledger.keep(name(FeedOut::File), 3_u64.to_be_bytes().to_vec());
+        assert_eq!(delivered(&ledger, both), Cursor(3));
+        assert_eq!(delivered(&ledger, [FeedOut::Webhook]), Cursor(5));
+        assert_eq!(delivered(&ledger, []), ledger.stats().last_event);
     }
 }

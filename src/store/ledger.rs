@@ -29,7 +29,7 @@ use crate::ledger::seen::{Seen, What};
 use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::vocab::crawl_status::CrawlStatus;
 
-use disk::{Base, Page, Place, View};
+use disk::{Base, Bygone, Page, Place, View};
 pub use disk::{Failed, OpenError};
 use form::Entry;
 use memory::{Memory, Shard, Unfolded};
@@ -277,9 +277,11 @@ impl Ledger {
         self.inner().told.subscribe()
     }
 
-    /// Has events from before this time forgotten, but the last one.
-    pub fn forget_events(&self, before: At) {
-        self.inner().queue.forget(before);
+    /// Has events forgotten that are older than this, up to this one; the last event of all stays.
+    pub fn forget_events(&self, now: At, keep: Duration, upto: Cursor) {
+        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+        let before = At(now.0.saturating_sub(keep));
+        self.inner().queue.forget(Bygone { before, now, upto: upto.0 });
     }
 
     /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the

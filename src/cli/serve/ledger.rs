@@ -115,8 +115,9 @@ pub(super) async fn look_after(kept: Kept, metrics: Metrics, clock: Clock, event
         turn.tick().await;
         let Some(ledger) = kept.get() else { continue };
         metrics.ledger(&counts(&ledger.stats()));
-        if looks.is_multiple_of(FORGETTING) && !feed::is_behind(ledger, file.into_iter().chain(webhook)) {
-            ledger.forget_events(before(clock.wall(), events.keep));
+        if looks.is_multiple_of(FORGETTING) {
+            let delivered = feed::delivered(ledger, file.into_iter().chain(webhook));
+            ledger.forget_events(at(clock.wall()), events.keep, delivered);
         }
     }
 }
@@ -162,8 +163,8 @@ fn counts(stats: &Stats) -> LedgerCounts {
     }
 }
 
-fn before(now: SystemTime, keep: Duration) -> At {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(keep);
+fn at(now: SystemTime) -> At {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     At(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -213,7 +213,7 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     ledger.keep("cursor", b"5".to_vec());
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
     let (last, _) = ledger.events(Cursor(0), 100).unwrap().pop().unwrap();
-    ledger.forget_events(At(u64::MAX));
+    ledger.forget_events(At(u64::MAX), Duration::ZERO, last);
     drop(ledger);
     let ledger = folder.open();
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
@@ -221,6 +221,57 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     let left: Vec<Cursor> =
         ledger.events(Cursor(0), 100).unwrap().into_iter().map(|(cursor, _)| cursor).collect();
     assert_eq!((left, ledger.stats().last_event), (vec![last], last));
+}
+
+/// Numbers of the events that are left of some that were at these times.
+fn left(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
+    let ledger = Ledger::in_memory(TOLERANCE);
+    for (url, at) in (0..).zip(times) {
+        let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(Failing::Permanent));
+        let answered = Answered { status, outcome, intent: None, code: None, failing, document: None };
+        let seen = Seen { what: What::Answered(answered), ..random(&mut fastrand::Rng::new(), *at).seen };
+        ledger.note(Note { key: key(url), seen, content: None });
+    }
+    wait(ledger.committed());
+    ledger.forget_events(At(now), Duration::from_millis(keep), Cursor(upto));
+    // Written behind it.
+    ledger.note(random_news(times.len() as u64));
+    wait(ledger.committed());
+    let events = ledger.events(Cursor(0), 1_000).unwrap();
+    events.into_iter().map(|(Cursor(number), _)| number).collect()
+}
+
+/// A URL that nobody knows, delivered.
+fn random_news(url: u64) -> Note {
+    let document = Some(Document::default());
+    let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
+    let what = What::Answered(Answered { status: 200, outcome, intent, code, failing, document });
+    Note { key: key(url), seen: Seen { what, ..random(&mut fastrand::Rng::new(), 1).seen }, content: None }
+}
+
+#[test]
+fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_told() {
+    for (times, upto, expected) in [
+        (&[10, 20, 80, 90][..], 4, &[3, 4][..]),
+        (&[10, 20], 2, &[2]),
+        // A clock that was ahead says nothing; one that was behind does not take a young one along.
+        (&[900, 900, 10, 20, 80, 90], 6, &[5, 6]),
+        (&[900, 10, 900, 80, 90], 5, &[3, 4, 5]),
+        (&[900, 901, 902], 3, &[1, 2, 3]),
+        (&[900, 80, 10, 90], 4, &[1, 2, 3, 4]),
+        (&[80, 10, 10, 90], 4, &[1, 2, 3, 4]),
+        // Who is to be told has come up to there.
+        (&[10, 20, 30, 90], 2, &[3, 4]),
+        (&[900, 10, 30, 90], 1, &[1, 2, 3, 4]),
+        (&[10, 20, 30, 90], 0, &[1, 2, 3, 4]),
+        (&[10, 20, 30, 90], u64::MAX, &[4]),
+        (&[], 9, &[]),
+    ] {
+        assert_eq!(left(times, 100, 50, upto), expected, "{times:?} up to {upto}");
+    }
+    // A part at a time.
+    let many: Vec<u64> = std::iter::repeat_n(900, 7).chain(std::iter::repeat_n(10, 10_010)).collect();
+    assert_eq!(left(&many, 100, 50, u64::MAX).first(), Some(&10_002));
 }
 
 #[test]

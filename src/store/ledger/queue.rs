@@ -10,10 +10,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
-use crate::ledger::record::At;
 use crate::vocab::crawl_status::CrawlStatus;
 
 use super::OnFull;
+use super::disk::Bygone;
 use super::form::Entry;
 
 /// For so long the writer waits for more, so that a batch is worth its way to the disk.
@@ -40,8 +40,8 @@ pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     /// What others keep here, by name.
     pub(super) kept: BTreeMap<String, Vec<u8>>,
-    /// Events from before are to be forgotten.
-    pub(super) forget: Option<At>,
+    /// These events are to be forgotten.
+    pub(super) forget: Option<Bygone>,
     /// The number of the last change.
     pub(super) upto: u64,
 }
@@ -137,9 +137,9 @@ impl Queue {
         self.lock().batch.kept.get(name).cloned()
     }
 
-    /// Has events from before this time forgotten.
-    pub(super) fn forget(&self, before: At) {
-        self.lock().batch.forget = Some(before);
+    /// Has these events forgotten.
+    pub(super) fn forget(&self, bygone: Bygone) {
+        self.lock().batch.forget = Some(bygone);
         self.work.notify_one();
     }
 
