@@ -5,8 +5,9 @@ mod source;
 mod sweep;
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde_json::Value as Json;
 
@@ -53,7 +54,8 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
     let output: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
-            let file = File::create_new(path);
+            // As the ledger's own file: URLs may hold secrets.
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             Box::new(file.map_err(|error| complain(&format!("--output {}: {error}", path.display())))?)
         }
     };

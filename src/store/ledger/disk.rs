@@ -22,6 +22,7 @@ use redb::{
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
 use crate::ledger::record::At;
+use crate::store::keep_name;
 
 use super::form::{self, Entry};
 use super::memory::Slice;
@@ -427,7 +428,9 @@ impl Place {
 /// Makes the file, if it is not there, for its owner alone: URLs may hold secrets.
 fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+    let there = path.exists();
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if there { Ok(()) } else { keep_name(path) }
 }
 
 fn why_not(path: &Path, error: DatabaseError) -> OpenError {
