@@ -20,6 +20,9 @@ use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerSettings, OnFull, Stats};
 use crate::vocab::crawl_status::CrawlStatus;
 
+/// Why a policy cannot be served with `ledger.keep: never`.
+pub(in crate::cli) const NOT_KEPT: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
+     a condition on depth, or budget.new_urls), and ledger.keep is never: set it to auto";
 /// How often its numbers are brought to the metrics.
 const LOOK: Duration = Duration::from_secs(2);
 /// Looks between two times that old events are forgotten: a minute.
@@ -63,9 +66,7 @@ impl Keeper {
             KeepLedger::Always => true,
             KeepLedger::Auto => policy.remembers(),
             KeepLedger::Never if policy.remembers() && self.kept.get().is_none() => {
-                return Err("the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, a condition \
-                            on depth, or budget.new_urls), and ledger.keep is never: set it to auto"
-                    .into());
+                return Err(NOT_KEPT.into());
             }
             KeepLedger::Never => false,
         };
