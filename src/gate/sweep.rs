@@ -50,7 +50,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Known {
     progress: Option<Progress>,
-    order: Option<How>,
+    /// What is asked for and has not begun.
+    order: Option<Progress>,
 }
 
 /// A sweep is under way.
@@ -71,25 +72,27 @@ impl Sweeper {
         Self(Arc::new(Shared { clock, rate: rate.max(1), state, ordered }))
     }
 
-    /// Asks for a sweep under the policy in force.
+    /// Asks for a sweep under the policy in force, of this revision, of about so many URLs.
     ///
     /// # Errors
     /// If one is under way, or asked for.
-    pub fn order(&self, how: How) -> Result<(), Busy> {
+    pub fn order(&self, how: How, revision: &str, urls: u64) -> Result<(), Busy> {
         let mut known = self.known();
         let running = known.progress.as_ref().is_some_and(|progress| progress.state == State::Running);
         if running || known.order.is_some() {
             return Err(Busy);
         }
-        known.order = Some(how);
+        known.order = Some(Progress::new(how, revision, urls));
         drop(known);
         self.0.ordered.notify_one();
         Ok(())
     }
 
-    /// The sweep that runs, or the last one that did; `None` if none ever has.
+    /// The sweep that runs, or the one that is asked for and runs next, or the last one that did; `None` if none ever has.
     pub fn progress(&self) -> Option<Progress> {
-        self.known().progress.clone()
+        let known = self.known();
+        let running = known.progress.as_ref().filter(|progress| progress.state == State::Running);
+        running.or(known.order.as_ref()).or(known.progress.as_ref()).cloned()
     }
 
     /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
@@ -107,13 +110,13 @@ impl Sweeper {
                         self.go_on(&ledger, &policy).await;
                     }
                     (Some(ledger), None) => progress::begin(&ledger, policy.revision()),
-                    (None, _) => {}
+                    (None, _) => self.break_off(),
                 }
                 self.0.ordered.notified().await;
             };
             // Another policy makes what is under way pointless.
             order = tokio::select! {
-                () = sweep => self.known().order.take(),
+                () = sweep => self.ordered(),
                 changed = changes.changed() => {
                     self.break_off();
                     if changed.is_err() {
@@ -124,6 +127,15 @@ impl Sweeper {
                 }
             };
         }
+    }
+
+    /// What was asked for begins.
+    fn ordered(&self) -> Option<How> {
+        let mut known = self.known();
+        let order = known.order.take()?;
+        let how = order.how;
+        known.progress = Some(order);
+        Some(how)
     }
 
     /// What was under way has ended without an end.

@@ -26,7 +26,7 @@ pub trait Sweeps: fmt::Debug + Send + Sync {
     /// If it does already.
     fn begin(&self, how: How) -> Result<(), Busy>;
 
-    /// The sweep that runs, or the last one that did; `None` if none ever has.
+    /// The sweep that runs, or is asked for, or the last one that did; `None` if none ever has.
     fn progress(&self) -> Option<Progress>;
 }
 

@@ -9,13 +9,14 @@ use crate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
 use crate::clock::Clock;
 use crate::config::settings::{self, KeepLedger, Settings};
 use crate::feed;
-use crate::gate::snapshot::Snapshot;
+use crate::gate::snapshot::{InForce, Snapshot};
 use crate::gate::sweep::{self, Sweeper};
 use crate::ledger::record::At;
 use crate::ledger::transition::Tolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedOut;
 use crate::metrics::ledger::LedgerCounts;
+use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerSettings, OnFull, Stats};
 use crate::vocab::crawl_status::CrawlStatus;
@@ -171,7 +172,11 @@ fn at(now: SystemTime) -> At {
 
 /// The sweeper, for the admin API.
 #[derive(Debug)]
-pub(super) struct Swept(pub(super) Sweeper);
+pub(super) struct Swept {
+    pub(super) sweeper: Sweeper,
+    pub(super) in_force: Arc<InForce<Arc<PolicyMetrics>>>,
+    pub(super) kept: Kept,
+}
 
 impl Sweeps for Swept {
     fn begin(&self, how: How) -> Result<(), Busy> {
@@ -179,11 +184,13 @@ impl Sweeps for Swept {
             How::DryRun => sweep::How::DryRun,
             How::ForGood => sweep::How::ForGood,
         };
-        self.0.order(how).map_err(|sweep::Busy| Busy)
+        let policy = Arc::clone(&self.in_force.load().policy);
+        let urls = self.kept.get().map_or(0, |ledger| ledger.stats().urls.values().sum());
+        self.sweeper.order(how, policy.revision(), urls).map_err(|sweep::Busy| Busy)
     }
 
     fn progress(&self) -> Option<Progress> {
-        let now = self.0.progress()?;
+        let now = self.sweeper.progress()?;
         let gap = |gap: sweep::Gap| Gap {
             crawler: gap.crawler.into(),
             url: gap.url.into(),

@@ -173,12 +173,16 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
         };
         until(&|progress| progress.looked_at > 20).await;
-        assert!(sweeper.order(How::DryRun).is_err(), "one is under way");
+        assert!(sweeper.order(How::DryRun, "7", 9).is_err(), "one is under way");
         let split = split();
         in_force.replace(Snapshot::new(Arc::clone(&split), ()));
         until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done).await;
         assert_eq!(counts(&sweeper.progress().unwrap()), (third() + 1, third(), third()));
-        sweeper.order(How::DryRun).unwrap();
+        sweeper.order(How::DryRun, "7", 9).unwrap();
+        // What was asked for, and not the one before, before it has begun and while it runs.
+        let asked = sweeper.progress().unwrap();
+        assert_eq!((asked.state, asked.how, asked.looked_at), (State::Running, How::DryRun, 0));
+        assert!(sweeper.order(How::ForGood, "7", 9).is_err(), "one is asked for");
         until(&|progress| progress.how == How::DryRun && progress.state == State::Done).await;
         ledger.committed().await;
         assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
