@@ -208,14 +208,14 @@ impl Sweeper {
     ) {
         let at = At(u64::try_from(since_1970(self.0.clock.wall()).as_millis()).unwrap_or(u64::MAX));
         for (key, record, found) in part {
-            progress.count(&record, &found);
             progress.after = Some(key);
+            let seen = judge::seen(policy, &record, &found, at);
+            progress.count(&record, &found, judge::change(&record, &seen));
             // What is as it was is not written again.
             let nothing_new = found == Found::Allowed && record.code.is_none();
             if progress.how == How::DryRun || nothing_new {
                 continue;
             }
-            let seen = judge::seen(policy, &record, &found, at);
             ledger.insist(Note { key, seen, content: None }).await;
         }
     }

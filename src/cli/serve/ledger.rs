@@ -211,6 +211,7 @@ impl Sweeps for Swept {
             total: now.total,
             removed: now.removed,
             moved: now.moved,
+            unchanged: now.unchanged,
             allowed: now.allowed,
             gaps: now.gaps.into_iter().map(gap).collect(),
         })

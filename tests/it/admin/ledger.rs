@@ -41,6 +41,7 @@ impl Sweeps for Sweeping {
             total: 9,
             removed: 1,
             moved: 0,
+            unchanged: 0,
             allowed: 2,
             gaps: vec![gap],
         });

@@ -153,6 +153,24 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
 }
 
 #[test]
+fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        let (sweeper, policy) = (Sweeper::new(1_000_000, Clock::system()), split());
+        sweeper.sweep(&ledger, &policy, How::ForGood).await;
+        let swept = sweeper.progress().unwrap();
+        assert_eq!((counts(&swept), swept.unchanged), ((third() + 1, third(), third()), 0));
+        ledger.note(answered("news", "http://c.test/new", 200));
+        sweeper.sweep(&ledger, &policy, How::DryRun).await;
+        let dry = sweeper.progress().unwrap();
+        assert_eq!((counts(&dry), dry.unchanged), ((1, 0, third()), 2 * third() + 1));
+        let gaps: Vec<&str> = dry.gaps.iter().map(|gap| &*gap.url).collect();
+        assert_eq!((gaps, dry.looked_at), (vec!["http://c.test/new"], 302));
+    });
+}
+
+#[test]
 fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
     runtime().block_on(async {
         let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
