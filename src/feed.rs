@@ -13,17 +13,20 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::ledger::event::Event;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedOut;
 use crate::post::Endpoint;
-use crate::store::ledger::{Cursor, Ledger};
+use crate::store::ledger::{Cursor, Failed, Ledger};
 
 use file::Lines;
 use sink::{Outcome, Outlet, Sink};
 use webhook::Webhook;
+
+/// How long a disk that fails is left alone.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Events with their numbers.
 type Batch = Vec<(Cursor, Arc<Event>)>;
@@ -87,7 +90,7 @@ async fn run(mut reader: Reader, sink: Sink, mut stop: watch::Receiver<()>) {
     }
     // Once more, each batch once: what an origin's last answers owed goes out before the end, if it can.
     loop {
-        let batch = reader.at_hand().await;
+        let batch = reader.at_hand().await.unwrap_or_default();
         if batch.is_empty() || sink.once(&batch).await.is_err() {
             return;
         }
@@ -115,7 +118,10 @@ impl Reader {
         loop {
             // What comes from here on wakes us, however soon.
             self.told.borrow_and_update();
-            let batch = self.at_hand().await;
+            let Ok(batch) = self.at_hand().await else {
+                sleep(AGAIN).await;
+                continue;
+            };
             if !batch.is_empty() {
                 return batch;
             }
@@ -127,10 +133,10 @@ impl Reader {
     }
 
     /// The next events, if there are some.
-    async fn at_hand(&self) -> Batch {
+    async fn at_hand(&self) -> Result<Batch, Failed> {
         let (ledger, cursor, most) = (self.ledger.clone(), self.cursor, sink::batch(self.out));
         let read = tokio::task::spawn_blocking(move || ledger.events(cursor, most));
-        read.await.unwrap_or_default()
+        read.await.unwrap_or(Err(Failed))
     }
 
     fn passed(&mut self, batch: &Batch, sink: &Sink) {
@@ -146,10 +152,10 @@ impl Reader {
     }
 }
 
-/// Whether an outlet that is in use has events to come, which must not be forgotten.
-pub fn is_behind(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) -> bool {
-    let last = ledger.stats().last_event;
-    outlets.into_iter().any(|out| cursor(ledger, out) < last)
+/// The last event that every outlet in use has delivered: those behind it must not be forgotten.
+pub fn delivered(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) -> Cursor {
+    let cursors = outlets.into_iter().map(|out| cursor(ledger, out));
+    cursors.min().unwrap_or(ledger.stats().last_event)
 }
 
 fn cursor(ledger: &Ledger, out: FeedOut) -> Cursor {
@@ -162,5 +168,24 @@ fn name(out: FeedOut) -> &'static str {
     match out {
         FeedOut::File => "feed:file",
         FeedOut::Webhook => "feed:webhook",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::transition::Tolerance;
+
+    use super::*;
+
+    #[test]
+    fn what_the_slowest_outlet_in_use_has_is_delivered() {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let both = [FeedOut::File, FeedOut::Webhook];
+        ledger.keep(name(FeedOut::Webhook), 5_u64.to_be_bytes().to_vec());
+        assert_eq!(delivered(&ledger, both), Cursor(0));
+        ledger.keep(name(FeedOut::File), 3_u64.to_be_bytes().to_vec());
+        assert_eq!(delivered(&ledger, both), Cursor(3));
+        assert_eq!(delivered(&ledger, [FeedOut::Webhook]), Cursor(5));
+        assert_eq!(delivered(&ledger, []), ledger.stats().last_event);
     }
 }

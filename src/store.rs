@@ -23,6 +23,7 @@ use crate::politeness::pace::{Again, Kind, Pace, Turn};
 
 use embedded::Embedded;
 pub use embedded::Lease;
+pub use whole_file::keep_name;
 
 /// Where it is kept.
 #[derive(Debug)]

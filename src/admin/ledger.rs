@@ -23,7 +23,7 @@ use crate::gate::snapshot::InForce;
 use crate::ledger::sought::Time;
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
-use crate::store::ledger::Ledger;
+use crate::store::ledger::{Failed, Ledger};
 use crate::vocab::crawler::Crawler;
 
 use super::page::{self, problem};
@@ -89,7 +89,7 @@ impl LedgerApi {
     /// Looks apart from the threads that serve.
     async fn look(
         &self,
-        look: impl FnOnce(&Look) -> Response<Full<Bytes>> + Send + 'static,
+        look: impl FnOnce(&Look) -> Result<Response<Full<Bytes>>, Failed> + Send + 'static,
     ) -> Response<Full<Bytes>> {
         let Some(ledger) = self.kept.ledger() else { return none_kept() };
         let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else { return page::broken() };
@@ -98,7 +98,7 @@ impl LedgerApi {
         let at_hand = Look { ledger, policy, crawlers, clock: self.clock.clone() };
         let looked = tokio::task::spawn_blocking(move || {
             let _place = place;
-            look(&at_hand)
+            look(&at_hand).unwrap_or_else(|Failed| unread())
         });
         looked.await.unwrap_or_else(|_| page::broken())
     }
@@ -121,6 +121,14 @@ fn none_kept() -> Response<Full<Bytes>> {
         StatusCode::NOT_FOUND,
         "no ledger is kept: with ledger.keep: auto there is one only if the policy asks for memory (spaces, recrawl, \
          max_depth, unmodified, duplicate, budget.new_urls); set ledger.keep: always to have one all the same",
+    )
+}
+
+/// 503: what was found before the disk failed is not told, or it would look like all that there is.
+fn unread() -> Response<Full<Bytes>> {
+    problem(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the ledger cannot be read now: its disk fails, or the proxy ends; ask again, and see /readyz for the cause",
     )
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::load::{self, Overrides, Surroundings};
 use crate::config::policy;
-use crate::config::settings::{Egress, PolicyOrigin, PortRange, Tls};
+use crate::config::settings::{Egress, KeepLedger, PolicyOrigin, PortRange, Tls};
 use crate::gate::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::compile::Purpose;
@@ -23,6 +23,7 @@ use super::Exit;
 use super::args::{CheckArgs, Format};
 use super::out::{self, tell};
 use super::paint::{Paint, Tone};
+use super::serve::ledger::NOT_KEPT;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {
@@ -95,6 +96,8 @@ struct Checked {
     crawlers: Vec<Text>,
     /// That it refuses most tunnels, or all, if it does.
     undecided_tunnels: Option<Problem>,
+    /// Whether it needs a ledger.
+    remembers: bool,
     /// Its files.
     texts: Texts,
     /// Whether a configuration names it, which says what becomes of tunnels.
@@ -138,6 +141,9 @@ impl Report {
         if opens_tunnels && !loaded.settings.tls.intercept {
             self.problems.extend(checked.undecided_tunnels.clone());
         }
+        if checked.remembers && loaded.settings.ledger.keep == KeepLedger::Never {
+            self.problems.push(Problem::error(&place, NOT_KEPT));
+        }
         if loaded.file.is_some() {
             let mut unknown = policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
             checked.texts.show(&mut unknown);
@@ -169,6 +175,7 @@ impl Report {
                     origin: origin.clone(),
                     crawlers: compiled.crawlers,
                     undecided_tunnels: undecided_tunnels(&compiled.policy, &place),
+                    remembers: compiled.policy.remembers(),
                     texts: compiled.texts,
                     named: false,
                 });
@@ -182,6 +189,7 @@ impl Report {
                     origin,
                     crawlers,
                     undecided_tunnels: None,
+                    remembers: false,
                     texts,
                     named: false,
                 });

@@ -5,8 +5,9 @@ mod source;
 mod sweep;
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde_json::Value as Json;
 
@@ -53,7 +54,8 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
     let output: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
-            let file = File::create_new(path);
+            // As the ledger's own file: URLs may hold secrets.
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             Box::new(file.map_err(|error| complain(&format!("--output {}: {error}", path.display())))?)
         }
     };
@@ -159,4 +161,30 @@ fn counted(stats: &Json) -> String {
 
 fn number(document: &Json, key: &str) -> u64 {
     document.get(key).and_then(Json::as_u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::transition::Tolerance;
+    use crate::store::ledger::Ledger;
+
+    use super::*;
+
+    /// A ledger that is closed reads as one whose disk fails does.
+    #[test]
+    fn what_cannot_be_read_ends_in_a_failure_and_not_quietly() {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let source = Source::Files(ledger.clone());
+        let sought = SoughtIn { said: vec![], sought: Sought::default() };
+        let written = || {
+            let mut output = vec![];
+            let exit = write(&source, &sought, usize::MAX, Rows::array(&mut output), None);
+            (exit, String::from_utf8(output).unwrap())
+        };
+        assert_eq!(written(), (Exit::Success, "[]\n".to_owned()));
+        ledger.close();
+        assert_eq!(written(), (Exit::CannotRun, String::new()), "no whole list");
+        let Err(Failure::Other(words)) = source.page(&sought, None, 1) else { panic!("it is read") };
+        assert!(words.contains("can no longer be read"), "{words}");
+    }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value as Json;
 
 use crate::post::{Again, Failure};
+use crate::store::keep_name;
 
 /// The end of a file in which a line that a crash has cut is looked for.
 const TAIL: u64 = 1 << 20;
@@ -87,6 +88,8 @@ fn open(path: &Path) -> io::Result<File> {
         fs::create_dir_all(directory)?;
     }
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    // It may be new: lines that are on the disk are lost with a file whose name is not.
+    keep_name(path)?;
     let length = file.metadata()?.len();
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::ledger::key::Key;
 use crate::ledger::record::{At, Record};
 use crate::policy::Policy;
-use crate::store::ledger::{Ledger, Note};
+use crate::store::ledger::{Failed, Ledger, Note};
 
 use super::schedules::since_1970;
 use super::snapshot::InForce;
@@ -50,7 +50,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Known {
     progress: Option<Progress>,
-    order: Option<How>,
+    /// What is asked for and has not begun.
+    order: Option<Progress>,
 }
 
 /// A sweep is under way.
@@ -71,25 +72,27 @@ impl Sweeper {
         Self(Arc::new(Shared { clock, rate: rate.max(1), state, ordered }))
     }
 
-    /// Asks for a sweep under the policy in force.
+    /// Asks for a sweep under the policy in force, of this revision, of about so many URLs.
     ///
     /// # Errors
     /// If one is under way, or asked for.
-    pub fn order(&self, how: How) -> Result<(), Busy> {
+    pub fn order(&self, how: How, revision: &str, urls: u64) -> Result<(), Busy> {
         let mut known = self.known();
         let running = known.progress.as_ref().is_some_and(|progress| progress.state == State::Running);
         if running || known.order.is_some() {
             return Err(Busy);
         }
-        known.order = Some(how);
+        known.order = Some(Progress::new(how, revision, urls));
         drop(known);
         self.0.ordered.notify_one();
         Ok(())
     }
 
-    /// The sweep that runs, or the last one that did; `None` if none ever has.
+    /// The sweep that runs, or the one that is asked for and runs next, or the last one that did; `None` if none ever has.
     pub fn progress(&self) -> Option<Progress> {
-        self.known().progress.clone()
+        let known = self.known();
+        let running = known.progress.as_ref().filter(|progress| progress.state == State::Running);
+        running.or(known.order.as_ref()).or(known.progress.as_ref()).cloned()
     }
 
     /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
@@ -107,13 +110,13 @@ impl Sweeper {
                         self.go_on(&ledger, &policy).await;
                     }
                     (Some(ledger), None) => progress::begin(&ledger, policy.revision()),
-                    (None, _) => {}
+                    (None, _) => self.break_off(),
                 }
                 self.0.ordered.notified().await;
             };
             // Another policy makes what is under way pointless.
             order = tokio::select! {
-                () = sweep => self.known().order.take(),
+                () = sweep => self.ordered(),
                 changed = changes.changed() => {
                     self.break_off();
                     if changed.is_err() {
@@ -124,6 +127,15 @@ impl Sweeper {
                 }
             };
         }
+    }
+
+    /// What was asked for begins.
+    fn ordered(&self) -> Option<How> {
+        let mut known = self.known();
+        let order = known.order.take()?;
+        let how = order.how;
+        known.progress = Some(order);
+        Some(how)
     }
 
     /// What was under way has ended without an end.
@@ -160,8 +172,9 @@ impl Sweeper {
             let after = progress.after;
             let part = tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
             let part = match part.await {
-                Ok(Some(part)) => part,
-                Ok(None) => {
+                Ok(Ok(part)) => part,
+                // Not the end: it only cannot be read now.
+                Ok(Err(Failed)) => {
                     tokio::time::sleep(AGAIN).await;
                     continue;
                 }
@@ -195,14 +208,14 @@ impl Sweeper {
     ) {
         let at = At(u64::try_from(since_1970(self.0.clock.wall()).as_millis()).unwrap_or(u64::MAX));
         for (key, record, found) in part {
-            progress.count(&record, &found);
             progress.after = Some(key);
+            let seen = judge::seen(policy, &record, &found, at);
+            progress.count(&record, &found, judge::change(&record, &seen));
             // What is as it was is not written again.
             let nothing_new = found == Found::Allowed && record.code.is_none();
             if progress.how == How::DryRun || nothing_new {
                 continue;
             }
-            let seen = judge::seen(policy, &record, &found, at);
             ledger.insist(Note { key, seen, content: None }).await;
         }
     }
@@ -221,13 +234,13 @@ impl Sweeper {
     }
 }
 
-/// The next URLs, judged; `None` if the disk fails. Blocks.
+/// The next URLs, judged. Blocks.
 fn part(
     ledger: &Ledger,
     policy: &Policy,
     after: Option<Key>,
     most: usize,
-) -> Option<Vec<(Key, Arc<Record>, Found)>> {
-    let records = ledger.all_records(after, most)?.into_iter();
-    Some(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
+) -> Result<Vec<(Key, Arc<Record>, Found)>, Failed> {
+    let records = ledger.records(after, most)?.into_iter();
+    Ok(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
 }

@@ -158,17 +158,20 @@ pub enum Time {
 
 /// What fits behind a key, at most so many. `read` gives records behind a key, as many as asked for unless there are no
 /// more; `time` is asked after each slice, so a piece may hold less than there is, and even nothing.
-pub fn piece(
-    mut read: impl FnMut(Option<Key>, usize) -> Vec<(Key, Arc<Record>)>,
+///
+/// # Errors
+/// If `read` fails: what it did not give must not look as if it were not there.
+pub fn piece<E>(
+    mut read: impl FnMut(Option<Key>, usize) -> Result<Vec<(Key, Arc<Record>)>, E>,
     sought: &Sought,
     after: Option<Key>,
     limit: usize,
     mut time: impl FnMut() -> Time,
-) -> Piece {
+) -> Result<Piece, E> {
     let (mut found, mut last) = (Vec::new(), after);
     loop {
         let size = if sought.is_anything() { (limit - found.len()).min(SLICE) } else { SLICE };
-        let slice = read(last, size);
+        let slice = read(last, size)?;
         let whole = slice.len() < size;
         for (key, record) in slice {
             last = Some(key);
@@ -177,14 +180,14 @@ pub fn piece(
             }
             found.push((key, record));
             if found.len() >= limit {
-                return Piece { found, next: last };
+                return Ok(Piece { found, next: last });
             }
         }
         if whole {
-            return Piece { found, next: None };
+            return Ok(Piece { found, next: None });
         }
         if time() == Time::Over {
-            return Piece { found, next: last };
+            return Ok(Piece { found, next: last });
         }
     }
 }
@@ -266,7 +269,7 @@ mod tests {
     }
 
     /// Records with these numbers, of which the even ones fit.
-    fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Vec<(Key, Arc<Record>)> {
+    fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Result<Vec<(Key, Arc<Record>)>, ()> {
         move |after, most| {
             let keys = (from..to).map(|n| Key([n; 16])).filter(|key| Some(*key) > after).take(most);
             let of = |key: Key| {
@@ -274,7 +277,7 @@ mod tests {
                 let code = if n.is_multiple_of(2) { 760 } else { 761 };
                 (key, Arc::new(Record { code: Some(code), ..Record::default() }))
             };
-            keys.map(of).collect()
+            Ok(keys.map(of).collect())
         }
     }
 
@@ -283,7 +286,7 @@ mod tests {
         let sought = sought(&[("code", "760")]).unwrap();
         let (mut seen, mut after) = (vec![], None);
         loop {
-            let piece = piece(some(0, 100), &sought, after, 7, || Time::Left);
+            let piece = piece(some(0, 100), &sought, after, 7, || Time::Left).unwrap();
             seen.extend(piece.found.iter().map(|(Key([n, ..]), _)| *n));
             after = piece.next;
             if after.is_none() {
@@ -299,14 +302,28 @@ mod tests {
         let endless = |after: Option<Key>, most: usize| {
             let first = after.map_or(0, |Key(bytes)| u128::from_be_bytes(bytes)) + 1;
             let key = |n: usize| Key((first + n as u128).to_be_bytes());
-            (0..most).map(|n| (key(n), Arc::default())).collect()
+            Ok::<_, ()>((0..most).map(|n| (key(n), Arc::default())).collect())
         };
         let mut slices = 0;
         let piece = piece(endless, &none, None, 1, || {
             slices += 1;
             if slices == 3 { Time::Over } else { Time::Left }
         });
+        let piece = piece.unwrap();
         assert!(piece.found.is_empty());
         assert_eq!(piece.next, Some(Key((3 * SLICE as u128).to_be_bytes())));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_end() {
+        let code = sought(&[("code", "760")]).unwrap();
+        let breaks = |after: Option<Key>, most: usize| match after {
+            None => Ok((1..=most as u128).map(|n| (Key(n.to_be_bytes()), Arc::default())).collect()),
+            Some(_) => Err("the disk fails"),
+        };
+        for sought in [&Sought::default(), &code] {
+            let piece = piece(breaks, sought, None, 3 * SLICE, || Time::Left);
+            assert_eq!(piece.unwrap_err(), "the disk fails");
+        }
     }
 }

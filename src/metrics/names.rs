@@ -302,7 +302,7 @@ pub const LEDGER_DROPPED: Family = counter(
 pub const LEDGER_FAILURES: Family = counter(
     "crawlgate_ledger_failures_total",
     &[],
-    "Attempts to write the ledger that failed; each is made again after a second.",
+    "Attempts to write the ledger that failed; each is made again after a second, unless its writer broke down.",
 );
 /// The policy in force.
 pub const POLICY_INFO: Family =

@@ -20,6 +20,7 @@ pub fn to_json(stats: &Stats, bytes: u64, sweep: Option<Json>) -> Json {
         "dropped": stats.dropped,
         "failures": stats.failures,
         "failing": stats.failing,
+        "broken": stats.broken,
         "bytes": bytes,
         "sweep": sweep,
     })

@@ -31,8 +31,8 @@ use crate::ledger::seen::{Seen, What};
 use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::vocab::crawl_status::CrawlStatus;
 
-pub use disk::OpenError;
-use disk::{Base, Failed, Page, Place, View};
+use disk::{Base, Bygone, Page, Place, View};
+pub use disk::{Failed, OpenError};
 use form::Entry;
 use memory::{Memory, Shard, Unfolded};
 use queue::{Change, Queue, Then};
@@ -65,6 +65,8 @@ struct Inner {
     events: [AtomicU64; EventKind::ALL.len()],
     told: watch::Sender<u64>,
     failing: AtomicBool,
+    /// The writer has panicked.
+    broken: AtomicBool,
     failures: AtomicU64,
     /// So many bytes in memory are worth a pass over the tables.
     unfolded_most: usize,
@@ -128,6 +130,8 @@ pub struct Stats {
     pub failures: u64,
     /// Whether the last one did.
     pub failing: bool,
+    /// Whether the writer broke down: nothing is written any more until the next start.
+    pub broken: bool,
 }
 
 impl Default for LedgerSettings {
@@ -193,6 +197,7 @@ impl Ledger {
             events: EventKind::ALL.map(|_| AtomicU64::new(0)),
             told: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             failures: AtomicU64::new(0),
             unfolded_most,
             pages,
@@ -214,8 +219,17 @@ impl Ledger {
 
     /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
     pub fn look_up(&self, key: Key) -> Option<Arc<Record>> {
+        self.find(key).ok().flatten()
+    }
+
+    /// The same, for whoever must know that from a URL of which nothing is remembered.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn find(&self, key: Key) -> Result<Option<Arc<Record>>, Failed> {
         let inner = self.inner();
-        inner.entry(&mut inner.memory.of(key), key).ok().flatten().map(|entry| entry.record)
+        let entry = inner.entry(&mut inner.memory.of(key), key)?;
+        Ok(entry.map(|entry| entry.record))
     }
 
     /// The URL whose document has this content, the one that had it first of those that still do.
@@ -234,37 +248,43 @@ impl Ledger {
     }
 
     /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
-    /// fails.
+    /// fails. Without a writer it is lost, and counted.
     pub async fn insist(&self, note: Note) {
+        let inner = self.inner();
         loop {
-            self.inner().queue.wait_for_room().await;
-            match self.inner().take(&note) {
+            inner.queue.wait_for_room().await;
+            if inner.queue.is_closed() {
+                return inner.queue.drop_one();
+            }
+            match inner.take(&note) {
                 Ok(()) => return,
                 Err(Failed) => tokio::time::sleep(AGAIN).await,
             }
         }
     }
 
-    /// Waits until everything that was noted before is on the disk; for ever if it never is.
+    /// Waits until everything that was noted before is on the disk, or is lost since there is no writer any more; for
+    /// ever if the disk fails for ever.
     pub async fn committed(&self) {
         self.inner().queue.committed().await;
     }
 
-    /// Records in the order of their keys, behind this one; fewer than asked for only at the end, or if the disk fails.
+    /// Records in the order of their keys, behind this one; fewer than asked for only at the end. Blocks.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn records(&self, after: Option<Key>, most: usize) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+        self.inner().records(after, most)
+    }
+
+    /// Events behind this one, in their order, as far as they are on the disk; fewer than asked for only at the end.
     /// Blocks.
-    pub fn records(&self, after: Option<Key>, most: usize) -> Vec<(Key, Arc<Record>)> {
-        self.all_records(after, most).unwrap_or_default()
-    }
-
-    /// The same; `None` if the disk fails.
-    pub fn all_records(&self, after: Option<Key>, most: usize) -> Option<Vec<(Key, Arc<Record>)>> {
-        self.inner().records(after, most).ok()
-    }
-
-    /// Events behind this one, in their order, as far as they are on the disk. Blocks.
-    pub fn events(&self, after: Cursor, most: usize) -> Vec<(Cursor, Arc<Event>)> {
-        let events = self.inner().view.events(after.0, most).unwrap_or_default();
-        events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect()
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn events(&self, after: Cursor, most: usize) -> Result<Vec<(Cursor, Arc<Event>)>, Failed> {
+        let events = self.inner().view.events(after.0, most)?;
+        Ok(events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect())
     }
 
     /// Says when there are new events: the number of the last one.
@@ -272,9 +292,11 @@ impl Ledger {
         self.inner().told.subscribe()
     }
 
-    /// Has events from before this time forgotten, but the last one.
-    pub fn forget_events(&self, before: At) {
-        self.inner().queue.forget(before);
+    /// Has events forgotten that are older than this, up to this one; the last event of all stays.
+    pub fn forget_events(&self, now: At, keep: Duration, upto: Cursor) {
+        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+        let before = At(now.0.saturating_sub(keep));
+        self.inner().queue.forget(Bygone { before, now, upto: upto.0 });
     }
 
     /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the
@@ -302,6 +324,12 @@ impl Ledger {
     /// Writes what is left and closes the file. Blocks; a disk that fails is given up after a few tries.
     pub fn close(&self) {
         self.0.end(Then::Finish);
+    }
+
+    /// Has the writer break down.
+    #[cfg(test)]
+    fn break_down(&self) {
+        self.inner().queue.panic();
     }
 
     /// Leaves everything as a crash would.
@@ -366,6 +394,19 @@ impl Inner {
             }
             after = keys.last().copied();
         }
+    }
+
+    /// The writer has panicked.
+    fn broken(&self) {
+        let lost = self.queue.dropped();
+        tracing::error!(
+            lost,
+            "the ledger's writer has broken down, please report it: what becomes of URLs is not remembered until the \
+             next start"
+        );
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.failing.store(true, Ordering::Relaxed);
+        self.broken.store(true, Ordering::Relaxed);
     }
 
     fn note(&self, note: &Note) {
@@ -457,6 +498,7 @@ impl Inner {
             dropped: self.queue.dropped(),
             failures: self.failures.load(Ordering::Relaxed),
             failing: self.failing.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
         }
     }
 

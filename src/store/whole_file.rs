@@ -93,8 +93,15 @@ impl WholeFile {
         file.sync_all()?;
         drop(file);
         fs::rename(&beside, &self.path)?;
-        // The name is on the disk once the directory is.
-        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        File::open(directory)?.sync_all()
+        keep_name(&self.path)
     }
+}
+
+/// Has the name of a new file on the disk: it is there once its directory is. Blocks.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub fn keep_name(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -350,6 +350,18 @@ fn check_tells_policies_from_configurations() {
 }
 
 #[test]
+fn check_finds_a_policy_that_the_configuration_leaves_without_a_ledger() {
+    let folder = Folder::new();
+    folder.write("p.yaml", "policy: 1\nname: t\noptions: { disposition: allow, unmodified: reject }\n");
+    for (keep, code) in [("auto", 0), ("never", 2)] {
+        folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\nledger: {{ keep: {keep} }}\n"));
+        let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
+        assert_eq!(said.code, code, "{keep}: {said:?}");
+        assert_eq!(said.err.contains("ledger.keep is never"), code == 2, "{keep}: {said:?}");
+    }
+}
+
+#[test]
 fn check_makes_warnings_fail_only_when_asked() {
     let folder = Folder::new();
     for (arguments, code) in [(&["check"][..], 0), (&["check", "--strict"], 1)] {

@@ -1,5 +1,6 @@
 //! `crawlgate ledger` on the files of a proxy that does not run, by the binary.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crawlgate::ledger::key::Key;
@@ -105,7 +106,10 @@ fn what_is_kept_is_listed_and_exported_whole() {
     assert!(run(&["stats", "--offline"]).starts_with("          2500  URLs\n          2499    ACCEPTED\n"));
 
     run(&["export", "--offline", "-o", "urls.ndjson", "--status", "rejected_filter"]);
-    assert_eq!(std::fs::read_to_string(folder.path().join("urls.ndjson")).unwrap().lines().count(), 1);
+    let exported = folder.path().join("urls.ndjson");
+    assert_eq!(std::fs::read_to_string(&exported).unwrap().lines().count(), 1);
+    let mode = std::fs::metadata(&exported).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "URLs may hold secrets");
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Bench {
 
     /// What the feed says so far: what, why, and of which path.
     pub(crate) fn events(&self) -> Vec<(EventKind, Why, String)> {
-        let events = self.ledger.events(Cursor(0), 100);
+        let events = self.ledger.events(Cursor(0), 100).unwrap();
         let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
         events.iter().map(|(_, event)| (event.kind, event.why, path(&event.url))).collect()
     }

@@ -11,7 +11,7 @@ use crate::admin::query::{Mistake, parameters, single};
 use crate::ledger::event::EventKind;
 use crate::ledger::sought::Time;
 use crate::report::event;
-use crate::store::ledger::Cursor;
+use crate::store::ledger::{Cursor, Failed};
 
 use super::{LedgerApi, Look, MOST, USUAL, limit};
 
@@ -54,10 +54,10 @@ impl Asked {
 
     /// `next` is behind everything that was looked at, whether it was asked for or not; `more` says whether there is
     /// anything behind that already.
-    fn answer(&self, look: &Look) -> Response<Full<Bytes>> {
+    fn answer(&self, look: &Look) -> Result<Response<Full<Bytes>>, Failed> {
         let (mut events, mut last, mut time) = (Vec::<Json>::new(), self.after, look.time());
         let more = loop {
-            let slice = look.ledger.events(last, MOST);
+            let slice = look.ledger.events(last, MOST)?;
             let whole = slice.len() < MOST;
             let mut left = slice.len();
             for (cursor, event) in slice {
@@ -76,7 +76,7 @@ impl Asked {
                 break !whole;
             }
         };
-        page::json(StatusCode::OK, &json!({ "events": events, "next": last.0, "more": more }))
+        Ok(page::json(StatusCode::OK, &json!({ "events": events, "next": last.0, "more": more })))
     }
 }
 

@@ -26,7 +26,7 @@ pub trait Sweeps: fmt::Debug + Send + Sync {
     /// If it does already.
     fn begin(&self, how: How) -> Result<(), Busy>;
 
-    /// The sweep that runs, or the last one that did; `None` if none ever has.
+    /// The sweep that runs, or is asked for, or the last one that did; `None` if none ever has.
     fn progress(&self) -> Option<Progress>;
 }
 
@@ -56,10 +56,12 @@ pub struct Progress {
     pub looked_at: u64,
     /// URLs that there are.
     pub total: u64,
-    /// Those with 760: they leave.
+    /// Those that get 760: they leave.
     pub removed: u64,
-    /// Those with 761: they stay in another crawler's space.
+    /// Those that get 761: they stay in another crawler's space.
     pub moved: u64,
+    /// Those that have the one or the other from before.
+    pub unchanged: u64,
     /// Those that the policy allows.
     pub allowed: u64,
     /// URLs of a dry run that would be removed or moved; the first ones.
@@ -145,6 +147,7 @@ fn shown(progress: &Progress) -> Json {
         "total": progress.total,
         "removed": progress.removed,
         "moved": progress.moved,
+        "unchanged": progress.unchanged,
         "allowed": progress.allowed,
         "gaps": progress.gaps.iter().map(gap).collect::<Vec<_>>(),
     })

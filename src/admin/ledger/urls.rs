@@ -15,6 +15,7 @@ use crate::ledger::record::Record;
 use crate::ledger::sought::{Sought, piece};
 use crate::policy::cases::CaseFacts;
 use crate::report::record;
+use crate::store::ledger::Failed;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::profile::Profile;
 use crate::vocab::target::UrlTarget;
@@ -46,9 +47,11 @@ impl LedgerApi {
         let Some(key) = Key::from_hex(key) else {
             return Mistake("a key has 32 hex digits; the list of URLs shows them".into()).answer();
         };
-        self.look(move |look| match look.ledger.look_up(key) {
-            Some(found) => page::json(StatusCode::OK, &record::to_json(key, &found)),
-            None => problem(StatusCode::NOT_FOUND, "no URL is remembered under this key"),
+        self.look(move |look| {
+            Ok(match look.ledger.find(key)? {
+                Some(found) => page::json(StatusCode::OK, &record::to_json(key, &found)),
+                None => problem(StatusCode::NOT_FOUND, "no URL is remembered under this key"),
+            })
         })
         .await
     }
@@ -79,29 +82,30 @@ impl Asked {
         Ok(asked)
     }
 
-    fn answer(&self, look: &Look) -> Response<Full<Bytes>> {
+    fn answer(&self, look: &Look) -> Result<Response<Full<Bytes>>, Failed> {
         let (found, next) = match &self.url {
-            Some(url) => (self.records_of(url, look), None),
+            Some(url) => (self.records_of(url, look)?, None),
             None => {
                 let read = |after, most| look.ledger.records(after, most);
-                let piece = piece(read, &self.sought, self.after, self.limit, look.time());
+                let piece = piece(read, &self.sought, self.after, self.limit, look.time())?;
                 (piece.found, piece.next)
             }
         };
         let urls: Vec<Json> = found.iter().map(|(key, found)| record::to_json(*key, found)).collect();
-        page::json(StatusCode::OK, &json!({ "urls": urls, "next": next.map(|key| key.to_string()) }))
+        Ok(page::json(StatusCode::OK, &json!({ "urls": urls, "next": next.map(|key| key.to_string()) })))
     }
 
     /// Each crawler has a record of its own.
-    fn records_of(&self, url: &UrlTarget, look: &Look) -> Vec<(Key, Arc<Record>)> {
+    fn records_of(&self, url: &UrlTarget, look: &Look) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
         let all = || look.crawlers.iter().map(Crawler::as_str).chain([Crawler::ANONYMOUS]);
         let crawlers: Vec<&str> = match &self.crawler {
             Some(crawler) => vec![crawler],
             None => all().collect(),
         };
         let keys = crawlers.into_iter().map(|crawler| look.key(crawler, url));
-        let found = keys.filter_map(|key| Some((key, look.ledger.look_up(key)?)));
-        found.filter(|(_, found)| self.sought.fits(found)).collect()
+        let found = keys.map(|key| Ok(look.ledger.find(key)?.map(|found| (key, found))));
+        let found: Vec<Option<(Key, Arc<Record>)>> = found.collect::<Result<_, Failed>>()?;
+        Ok(found.into_iter().flatten().filter(|(_, found)| self.sought.fits(found)).collect())
     }
 }
 

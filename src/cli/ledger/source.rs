@@ -13,7 +13,7 @@ use crate::config::settings;
 use crate::ledger::key::Key;
 use crate::ledger::sought::{Time, piece};
 use crate::report::{self, record};
-use crate::store::ledger::{Ledger, LedgerSettings};
+use crate::store::ledger::{Failed, Ledger, LedgerSettings};
 
 use super::SoughtIn;
 
@@ -56,6 +56,15 @@ impl From<Refused> for Failure {
     }
 }
 
+impl From<Failed> for Failure {
+    fn from(_: Failed) -> Self {
+        Self::Other(
+            "the ledger can no longer be read (does its disk fail?): what was written so far is not all of it"
+                .into(),
+        )
+    }
+}
+
 impl Source {
     /// Finds out who has it.
     pub(super) fn open(place: &PlaceArgs) -> Result<Self, Exit> {
@@ -81,12 +90,12 @@ impl Source {
                 for (key, value) in sought.said.iter().cloned().chain(after) {
                     let _ = write!(path, "&{key}={}", escaped(&value));
                 }
-                Ok(page(&admin::ask(admin, &Asked::get(&path))?))
+                page(&admin::ask(admin, &Asked::get(&path))?)
             }
             Self::Files(ledger) => {
                 let read = |after, most| ledger.records(after, most);
                 let (after, most) = (after.and_then(Key::from_hex), most.min(PAGE));
-                let piece = piece(read, &sought.sought, after, most, || Time::Left);
+                let piece = piece(read, &sought.sought, after, most, || Time::Left)?;
                 let urls = piece.found.iter().map(|(key, found)| record::to_json(*key, found)).collect();
                 Ok(Page { urls, next: piece.next.map(|key| key.to_string()) })
             }
@@ -109,9 +118,10 @@ fn files(settings: &settings::Settings) -> Result<Source, String> {
     ledger.map(Source::Files).map_err(|error| error.to_string())
 }
 
-fn page(document: &Json) -> Page {
-    let urls = document.get("urls").and_then(Json::as_array).cloned().unwrap_or_default();
-    Page { urls, next: document.get("next").and_then(Json::as_str).map(str::to_owned) }
+fn page(document: &Json) -> Result<Page, Failure> {
+    let no_page = || Failure::Other("what the proxy answers is no page of URLs".into());
+    let urls = document.get("urls").and_then(Json::as_array).cloned().ok_or_else(no_page)?;
+    Ok(Page { urls, next: document.get("next").and_then(Json::as_str).map(str::to_owned) })
 }
 
 /// A value of a query.

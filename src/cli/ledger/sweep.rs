@@ -64,6 +64,7 @@ pub(super) fn told(sweep: &Json) -> String {
     for (key, words) in [
         ("removed", format!("{verb} the index (760)")),
         ("moved", "are in another crawler's space and stay (761)".to_owned()),
+        ("unchanged", "have 760 or 761 from before".to_owned()),
         ("allowed", "are allowed".to_owned()),
     ] {
         let _ = writeln!(text, "  {:>12}  {words}", number(sweep, key));
@@ -91,12 +92,13 @@ mod tests {
     fn a_dry_run_is_told_as_one() {
         let sweep = json!({
             "state": "done", "dry_run": true, "revision": "3f9c2a1b", "looked_at": 9, "total": 9, "removed": 1,
-            "moved": 0, "allowed": 8,
+            "moved": 0, "unchanged": 2, "allowed": 6,
             "gaps": [{ "crawler": "news", "url": "http://a.test/", "rule": "spaces.b", "code": 760 }],
         });
         let text = told(&sweep);
         assert!(text.starts_with("the dry run under revision 3f9c2a1b is over: 9 of 9 URLs"), "{text}");
         assert!(text.contains("1  would leave the index (760)"), "{text}");
+        assert!(text.contains("2  have 760 or 761 from before"), "{text}");
         assert_eq!(gaps(&sweep), "760  news          spaces.b                  http://a.test/\n");
     }
 }

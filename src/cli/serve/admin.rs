@@ -59,8 +59,9 @@ impl Shown {
         let crawlers = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
         let (recorder, kept) = (&exchange.recorder, Arc::clone(&exchange.ledger));
         let clock = recorder.clock().clone();
-        let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(Swept(sweeper)), crawlers, clock)
-            .under(Arc::clone(&policy.in_force));
+        let in_force = Arc::clone(&policy.in_force);
+        let sweeps = Swept { sweeper, in_force: Arc::clone(&in_force), kept: Arc::clone(&kept) };
+        let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(sweeps), crawlers, clock).under(in_force);
         let (log, metrics) = (recorder.log().clone(), recorder.metrics().clone());
         let process = Process::new(recorder.instance(), recorder.clock().clone());
         let tap = log.tap();

@@ -9,17 +9,21 @@ use crate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
 use crate::clock::Clock;
 use crate::config::settings::{self, KeepLedger, Settings};
 use crate::feed;
-use crate::gate::snapshot::Snapshot;
+use crate::gate::snapshot::{InForce, Snapshot};
 use crate::gate::sweep::{self, Sweeper};
 use crate::ledger::record::At;
 use crate::ledger::transition::Tolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedOut;
 use crate::metrics::ledger::LedgerCounts;
+use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerSettings, OnFull, Stats};
 use crate::vocab::crawl_status::CrawlStatus;
 
+/// Why a policy cannot be served with `ledger.keep: never`.
+pub(in crate::cli) const NOT_KEPT: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
+     a condition on depth, or budget.new_urls), and ledger.keep is never: set it to auto";
 /// How often its numbers are brought to the metrics.
 const LOOK: Duration = Duration::from_secs(2);
 /// Looks between two times that old events are forgotten: a minute.
@@ -63,9 +67,7 @@ impl Keeper {
             KeepLedger::Always => true,
             KeepLedger::Auto => policy.remembers(),
             KeepLedger::Never if policy.remembers() && self.kept.get().is_none() => {
-                return Err("the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, a condition \
-                            on depth, or budget.new_urls), and ledger.keep is never: set it to auto"
-                    .into());
+                return Err(NOT_KEPT.into());
             }
             KeepLedger::Never => false,
         };
@@ -115,8 +117,9 @@ pub(super) async fn look_after(kept: Kept, metrics: Metrics, clock: Clock, event
         turn.tick().await;
         let Some(ledger) = kept.get() else { continue };
         metrics.ledger(&counts(&ledger.stats()));
-        if looks.is_multiple_of(FORGETTING) && !feed::is_behind(ledger, file.into_iter().chain(webhook)) {
-            ledger.forget_events(before(clock.wall(), events.keep));
+        if looks.is_multiple_of(FORGETTING) {
+            let delivered = feed::delivered(ledger, file.into_iter().chain(webhook));
+            ledger.forget_events(at(clock.wall()), events.keep, delivered);
         }
     }
 }
@@ -133,7 +136,13 @@ pub(super) async fn close(kept: &Kept) {
 /// Whether it can be written; nothing where there is none.
 pub(super) fn check(kept: &Kept) -> Option<Check> {
     let stats = kept.get()?.stats();
-    let state = if stats.failing {
+    let state = if stats.broken {
+        CheckState::Warn(
+            "its writer broke down (the log says why): what becomes of URLs is not remembered until the next start; \
+             please report it"
+                .into(),
+        )
+    } else if stats.failing {
         CheckState::Warn(format!(
             "it cannot be written, and is tried again every second; {} changes wait. Is the disk full?",
             stats.queue
@@ -156,14 +165,18 @@ fn counts(stats: &Stats) -> LedgerCounts {
     }
 }
 
-fn before(now: SystemTime, keep: Duration) -> At {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(keep);
+fn at(now: SystemTime) -> At {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     At(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The sweeper, for the admin API.
 #[derive(Debug)]
-pub(super) struct Swept(pub(super) Sweeper);
+pub(super) struct Swept {
+    pub(super) sweeper: Sweeper,
+    pub(super) in_force: Arc<InForce<Arc<PolicyMetrics>>>,
+    pub(super) kept: Kept,
+}
 
 impl Sweeps for Swept {
     fn begin(&self, how: How) -> Result<(), Busy> {
@@ -171,11 +184,13 @@ impl Sweeps for Swept {
             How::DryRun => sweep::How::DryRun,
             How::ForGood => sweep::How::ForGood,
         };
-        self.0.order(how).map_err(|sweep::Busy| Busy)
+        let policy = Arc::clone(&self.in_force.load().policy);
+        let urls = self.kept.get().map_or(0, |ledger| ledger.stats().urls.values().sum());
+        self.sweeper.order(how, policy.revision(), urls).map_err(|sweep::Busy| Busy)
     }
 
     fn progress(&self) -> Option<Progress> {
-        let now = self.0.progress()?;
+        let now = self.sweeper.progress()?;
         let gap = |gap: sweep::Gap| Gap {
             crawler: (*gap.crawler).into(),
             url: (*gap.url).into(),
@@ -196,6 +211,7 @@ impl Sweeps for Swept {
             total: now.total,
             removed: now.removed,
             moved: now.moved,
+            unchanged: now.unchanged,
             allowed: now.allowed,
             gaps: now.gaps.into_iter().map(gap).collect(),
         })

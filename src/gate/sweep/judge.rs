@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::gate::refusal::Refusal;
 use crate::ledger::record::{At, Record};
 use crate::ledger::seen::{Noting, Refused, Seen, What};
+use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::policy::Policy;
 use crate::policy::decide::Decision;
 use crate::policy::fact::{Fact, Facts, InLedger};
@@ -41,6 +42,26 @@ impl Excluded {
     pub(super) fn leaves(&self) -> bool {
         self.code == REMOVED
     }
+}
+
+/// Whether a sweep changes anything of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Its code, or there is somebody to be told.
+    Some,
+    /// It is as an earlier sweep, or a request, has left it.
+    None,
+}
+
+/// What a look of the sweep would change of a record.
+pub(super) fn change(record: &Record, seen: &Seen) -> Change {
+    // Errors have no part in what a sweep sees.
+    let noted = transition::note(Some(record), seen, Tolerance { temporary_errors: 0 });
+    let code = match &noted.kept {
+        Kept::Changed(changed) => changed.code,
+        Kept::Same | Kept::Forgotten => record.code,
+    };
+    if noted.owed.is_some() || code != record.code { Change::Some } else { Change::None }
 }
 
 /// Judges a URL for its crawler. A record of a URL that was never admitted is excluded from nothing.

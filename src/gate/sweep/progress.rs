@@ -9,7 +9,7 @@ use crate::ledger::record::Record;
 use crate::store::ledger::Ledger;
 
 use super::GAPS;
-use super::judge::Found;
+use super::judge::{Change, Found};
 
 /// The name under which the ledger keeps it.
 const NAME: &str = "sweep";
@@ -27,13 +27,15 @@ pub struct Progress {
     pub looked_at: u64,
     /// URLs that there were when it began.
     pub total: u64,
-    /// Those with 760: they leave.
+    /// Those that get 760: they leave.
     pub removed: u64,
-    /// Those with 761: they stay, in another crawler's space.
+    /// Those that get 761: they stay, in another crawler's space.
     pub moved: u64,
+    /// Those that have the one or the other from before.
+    pub unchanged: u64,
     /// The others.
     pub allowed: u64,
-    /// The first thousand URLs that a dry run found outside of their crawler's space.
+    /// The first thousand URLs that a dry run found newly outside of their crawler's space.
     pub gaps: Vec<Gap>,
     pub(super) after: Option<Key>,
 }
@@ -87,6 +89,8 @@ struct Form {
     moved: u64,
     #[prost(uint64, tag = "8")]
     allowed: u64,
+    #[prost(uint64, tag = "9")]
+    unchanged: u64,
 }
 
 impl Progress {
@@ -99,17 +103,19 @@ impl Progress {
             total,
             removed: 0,
             moved: 0,
+            unchanged: 0,
             allowed: 0,
             gaps: Vec::new(),
             after: None,
         }
     }
 
-    pub(super) fn count(&mut self, record: &Record, found: &Found) {
+    pub(super) fn count(&mut self, record: &Record, found: &Found, change: Change) {
         self.looked_at += 1;
-        match found {
-            Found::Allowed => self.allowed += 1,
-            Found::Excluded(excluded) => {
+        match (found, change) {
+            (Found::Allowed, _) => self.allowed += 1,
+            (Found::Excluded(_), Change::None) => self.unchanged += 1,
+            (Found::Excluded(excluded), Change::Some) => {
                 let count = if excluded.leaves() { &mut self.removed } else { &mut self.moved };
                 *count += 1;
                 if self.how == How::DryRun && self.gaps.len() < GAPS {
@@ -135,6 +141,7 @@ pub(super) fn keep(ledger: &Ledger, progress: &Progress) {
         total: progress.total,
         removed: progress.removed,
         moved: progress.moved,
+        unchanged: progress.unchanged,
         allowed: progress.allowed,
     };
     ledger.keep(NAME, form.encode_to_vec());
@@ -155,6 +162,7 @@ pub(super) fn kept(ledger: &Ledger) -> Option<Progress> {
         looked_at: form.looked_at,
         removed: form.removed,
         moved: form.moved,
+        unchanged: form.unchanged,
         allowed: form.allowed,
         after: form.after.try_into().ok().map(Key),
         ..Progress::new(How::ForGood, &form.revision, form.total)

@@ -23,6 +23,7 @@ use redb::{
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
 use crate::ledger::record::At;
+use crate::store::keep_name;
 
 use super::form::{self, Entry};
 use super::memory::Slice;
@@ -43,7 +44,7 @@ const META_STATE: &str = "state";
 /// What others keep stands under names that begin so.
 const META_KEPT: &str = "kept:";
 /// Events that are forgotten in one go.
-const FORGOTTEN: usize = 10_000;
+const FORGOTTEN: u64 = 10_000;
 
 /// Why a ledger cannot be opened.
 #[derive(Debug)]
@@ -146,6 +147,17 @@ pub(super) struct PageChange {
     pub(super) content: Option<Vec<u8>>,
 }
 
+/// Which events are to be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bygone {
+    /// Those from before this time.
+    pub(super) before: At,
+    /// One from behind this time comes from a clock that was ahead.
+    pub(super) now: At,
+    /// None behind this one.
+    pub(super) upto: u64,
+}
+
 /// What one commit writes.
 pub(super) struct Commit<'c> {
     pub(super) state: &'c State,
@@ -155,16 +167,24 @@ pub(super) struct Commit<'c> {
     pub(super) events: &'c [Event],
     pub(super) first_event: u64,
     pub(super) kept: &'c BTreeMap<String, Vec<u8>>,
-    pub(super) forget: Option<At>,
+    pub(super) forget: Option<Bygone>,
     /// Goes from memory into the tables.
     pub(super) slice: &'c Slice,
     /// The tables have what is in the journal before this page.
     pub(super) folded_before: u64,
 }
 
-/// The tables cannot be read.
-#[derive(Debug)]
-pub(super) struct Failed;
+/// The tables cannot be read: the disk fails, or the ledger is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the ledger cannot be read now: its disk fails, or the proxy ends")
+    }
+}
+
+impl std::error::Error for Failed {}
 
 impl Base {
     /// Opens the tables, or makes them. A crash before is mended here.
@@ -248,8 +268,8 @@ impl Base {
             }
             meta.insert(META_STATE, commit.state.encode_to_vec().as_slice())?;
         }
-        if let Some(before) = commit.forget {
-            forget(&write, before)?;
+        if let Some(bygone) = commit.forget {
+            forget(&write, bygone)?;
         }
         write.commit()?;
         Ok(())
@@ -299,20 +319,26 @@ fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error
     Ok(())
 }
 
-/// The last event stays, so that numbers go on behind it.
-fn forget(write: &WriteTransaction, before: At) -> Result<(), redb::Error> {
+/// The last event stays, so that numbers go on behind it. One whose time is still to come, by a clock that was ahead, is
+/// as old as the next one whose time can be true; so is one that cannot be read.
+fn forget(write: &WriteTransaction, bygone: Bygone) -> Result<(), redb::Error> {
     let mut events = write.open_table(EVENTS)?;
+    let Some(first) = events.first()?.map(|(number, _)| number.value()) else { return Ok(()) };
     let Some(last) = events.last()?.map(|(number, _)| number.value()) else { return Ok(()) };
-    let old = |bytes: &[u8]| form::event_from_bytes(bytes).is_none_or(|event| event.at < before);
+    let most = first.saturating_add(FORGOTTEN);
     let mut upto = 0;
-    for row in events.range(..last)?.take(FORGOTTEN) {
+    for row in events.range(..last.min(bygone.upto.saturating_add(1)))? {
         let (number, bytes) = row?;
-        if !old(bytes.value()) {
+        match form::time_of_event(bytes.value()).filter(|at| *at <= bygone.now) {
+            Some(at) if at >= bygone.before => break,
+            Some(_) => upto = number.value(),
+            None => {}
+        }
+        if upto >= most {
             break;
         }
-        upto = number.value();
     }
-    events.retain_in(..=upto, |_, _| false)?;
+    events.retain_in(..=upto.min(most), |_, _| false)?;
     Ok(())
 }
 
@@ -385,7 +411,10 @@ impl View {
         let tables = self.0.load_full().ok_or(Failed)?;
         let rows = tables.events.range(after.saturating_add(1)..).map_err(|_| Failed)?;
         let mut found = Vec::new();
-        for row in rows.take(most) {
+        for row in rows {
+            if found.len() >= most {
+                break;
+            }
             let (number, bytes) = row.map_err(|_| Failed)?;
             found.extend(form::event_from_bytes(bytes.value()).map(|event| (number.value(), event)));
         }
@@ -417,7 +446,9 @@ impl Place {
 /// Makes the file, if it is not there, for its owner alone: URLs may hold secrets.
 fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+    let there = path.exists();
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if there { Ok(()) } else { keep_name(path) }
 }
 
 fn why_not(path: &Path, error: DatabaseError) -> OpenError {

@@ -94,6 +94,13 @@ struct EventForm {
     revision: String,
 }
 
+/// Of an [`EventForm`], when it was: the rest is passed over.
+#[derive(Clone, PartialEq, Message)]
+struct TimeForm {
+    #[prost(uint64, tag = "1")]
+    at: u64,
+}
+
 /// Writes a record behind what is there: a [`RecordForm`], without a copy of each text. One is written for each request.
 pub(super) fn write_record(entry: &Entry, to: &mut Vec<u8>) {
     let record = &*entry.record;
@@ -252,6 +259,11 @@ pub(super) fn event_from_bytes(bytes: &[u8]) -> Option<Event> {
     })
 }
 
+/// When an event was; nothing if it is not one.
+pub(super) fn time_of_event(bytes: &[u8]) -> Option<At> {
+    TimeForm::decode(bytes).ok().map(|form| At(form.at))
+}
+
 /// The number of a status, which stays when the order of the documentation changes.
 pub(super) fn number_of(status: CrawlStatus) -> u32 {
     match status {
@@ -361,6 +373,7 @@ mod tests {
                 rule: Some("r".into()),
                 revision: "0".into(),
             };
+            assert_eq!(time_of_event(&event_to_bytes(&event)), Some(At(5)));
             assert_eq!(event_from_bytes(&event_to_bytes(&event)), Some(event));
         }
     }

@@ -63,7 +63,7 @@ impl Drop for Folder {
 }
 
 fn wait(future: impl Future) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
 }
 
 fn key(url: u64) -> Key {
@@ -111,8 +111,8 @@ fn random(random: &mut fastrand::Rng, at: u64) -> Note {
 
 /// Everything that there is must be what there was behind some note since the last that was waited for.
 fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
-    let records: BTreeMap<_, _> = ledger.records(None, 1_000).into_iter().collect();
-    let events = ledger.events(Cursor(0), 100_000);
+    let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
+    let events = ledger.events(Cursor(0), 100_000).unwrap();
     let is = |model: &&Model| {
         model.records.len() == records.len()
             && model.records.iter().all(|(key, (record, _))| records.get(key).map(|r| &**r) == Some(record))
@@ -136,7 +136,8 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
         assert!(model.records.values().any(has), "{url} does not have that content");
     }
     let (after, most) = (random.bool().then_some(key), random.usize(1..URLS as usize));
-    let listed = ledger.records(after, most).into_iter().map(|(key, record)| (key, Record::clone(&record)));
+    let listed =
+        ledger.records(after, most).unwrap().into_iter().map(|(key, record)| (key, Record::clone(&record)));
     let expected = model.records.iter().filter(|(key, _)| Some(**key) > after).take(most);
     assert!(listed.eq(expected.map(|(key, (record, _))| (*key, record.clone()))));
     assert_eq!(ledger.stats().urls, model.urls());
@@ -211,14 +212,66 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     }
     ledger.keep("cursor", b"5".to_vec());
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
-    let (last, _) = ledger.events(Cursor(0), 100).pop().unwrap();
-    ledger.forget_events(At(u64::MAX));
+    let (last, _) = ledger.events(Cursor(0), 100).unwrap().pop().unwrap();
+    ledger.forget_events(At(u64::MAX), Duration::ZERO, last);
     drop(ledger);
     let ledger = folder.open();
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
     assert_eq!(ledger.kept("other"), None);
-    let left: Vec<Cursor> = ledger.events(Cursor(0), 100).into_iter().map(|(cursor, _)| cursor).collect();
+    let left: Vec<Cursor> =
+        ledger.events(Cursor(0), 100).unwrap().into_iter().map(|(cursor, _)| cursor).collect();
     assert_eq!((left, ledger.stats().last_event), (vec![last], last));
+}
+
+/// Numbers of the events that are left of some that were at these times.
+fn left(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
+    let ledger = Ledger::in_memory(TOLERANCE);
+    for (url, at) in (0..).zip(times) {
+        let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(Failing::Permanent));
+        let answered = Answered { status, outcome, intent: None, code: None, failing, document: None };
+        let seen = Seen { what: What::Answered(answered), ..random(&mut fastrand::Rng::new(), *at).seen };
+        ledger.note(Note { key: key(url), seen, content: None });
+    }
+    wait(ledger.committed());
+    ledger.forget_events(At(now), Duration::from_millis(keep), Cursor(upto));
+    // Written behind it.
+    ledger.note(random_news(times.len() as u64));
+    wait(ledger.committed());
+    let events = ledger.events(Cursor(0), 1_000).unwrap();
+    events.into_iter().map(|(Cursor(number), _)| number).collect()
+}
+
+/// A URL that nobody knows, delivered.
+fn random_news(url: u64) -> Note {
+    let document = Some(Document::default());
+    let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
+    let what = What::Answered(Answered { status: 200, outcome, intent, code, failing, document });
+    Note { key: key(url), seen: Seen { what, ..random(&mut fastrand::Rng::new(), 1).seen }, content: None }
+}
+
+#[test]
+fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_told() {
+    for (times, upto, expected) in [
+        (&[10, 20, 80, 90][..], 4, &[3, 4][..]),
+        (&[10, 20], 2, &[2]),
+        // A clock that was ahead says nothing; one that was behind does not take a young one along.
+        (&[900, 900, 10, 20, 80, 90], 6, &[5, 6]),
+        (&[900, 10, 900, 80, 90], 5, &[3, 4, 5]),
+        (&[900, 901, 902], 3, &[1, 2, 3]),
+        (&[900, 80, 10, 90], 4, &[1, 2, 3, 4]),
+        (&[80, 10, 10, 90], 4, &[1, 2, 3, 4]),
+        // Who is to be told has come up to there.
+        (&[10, 20, 30, 90], 2, &[3, 4]),
+        (&[900, 10, 30, 90], 1, &[1, 2, 3, 4]),
+        (&[10, 20, 30, 90], 0, &[1, 2, 3, 4]),
+        (&[10, 20, 30, 90], u64::MAX, &[4]),
+        (&[], 9, &[]),
+    ] {
+        assert_eq!(left(times, 100, 50, upto), expected, "{times:?} up to {upto}");
+    }
+    // A part at a time.
+    let many: Vec<u64> = std::iter::repeat_n(900, 7).chain(std::iter::repeat_n(10, 10_010)).collect();
+    assert_eq!(left(&many, 100, 50, u64::MAX).first(), Some(&10_002));
 }
 
 #[test]
@@ -237,6 +290,46 @@ fn one_process_at_a_time_and_no_older_program() {
     assert!(matches!(error, OpenError::Newer(_, 2)), "{error}");
     std::fs::write(folder.0.join(disk::NAME), b"no ledger at all").unwrap();
     assert!(matches!(Ledger::open(&folder.0, settings), Err(OpenError::Unreadable(_, _))));
+}
+
+#[test]
+fn nobody_waits_for_a_writer_that_broke_down() {
+    let settings = LedgerSettings { queue: 1, ..LedgerSettings::default() };
+    let ledger = Ledger::at(Place::Memory, settings).unwrap();
+    let (mut looks, mut at) = (fastrand::Rng::with_seed(1), 0);
+    let mut next = || {
+        at += 1;
+        random(&mut looks, at)
+    };
+    let all = async {
+        while ledger.stats().urls.is_empty() {
+            ledger.note(next());
+        }
+        ledger.committed().await;
+        assert_eq!((ledger.stats().dropped, ledger.stats().broken), (0, false));
+        ledger.break_down();
+        // The queue is full with the first of these that is news.
+        while !ledger.stats().broken {
+            ledger.room().await;
+            ledger.note(next());
+        }
+        let dropped = ledger.stats().dropped;
+        assert!(dropped > 0, "what was on its way is lost, and counted");
+        for _ in 0..9 {
+            ledger.room().await;
+            ledger.note(next());
+        }
+        ledger.insist(next()).await;
+        ledger.committed().await;
+        assert_eq!(ledger.stats().dropped, dropped + 10);
+    };
+    let in_time = async { tokio::time::timeout(Duration::from_secs(20), all).await.expect("nobody waits") };
+    wait(in_time);
+    let stats = ledger.stats();
+    assert!(stats.failing && stats.broken && stats.failures == 1, "{stats:?}");
+    assert!(!ledger.records(None, 100).unwrap().is_empty(), "what was written can be read until the end");
+    ledger.close();
+    assert_eq!(ledger.records(None, 100), Err(Failed));
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! What waits to be written: noted by requests, taken by the writer, and who waits for that.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::mem::take;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
-use crate::ledger::record::At;
 use crate::vocab::crawl_status::CrawlStatus;
 
 use super::OnFull;
+use super::disk::Bygone;
 use super::form::Entry;
 
 /// For so long the writer waits for more, so that a batch is worth its way to the disk.
@@ -41,8 +40,8 @@ pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     /// What others keep here, by name.
     pub(super) kept: BTreeMap<String, Vec<u8>>,
-    /// Events from before are to be forgotten.
-    pub(super) forget: Option<At>,
+    /// These events are to be forgotten.
+    pub(super) forget: Option<Bygone>,
     /// The number of the last change.
     pub(super) upto: u64,
 }
@@ -81,6 +80,8 @@ pub(super) struct Queue {
     durable: watch::Sender<u64>,
     waits: AtomicU64,
     dropped: AtomicU64,
+    /// Nobody takes anything out any more.
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -88,6 +89,9 @@ struct State {
     batch: Batch,
     hurry: bool,
     then: Option<Then>,
+    /// The writer is to panic with its next batch.
+    #[cfg(test)]
+    panic: bool,
 }
 
 impl Queue {
@@ -103,6 +107,7 @@ impl Queue {
             durable: watch::Sender::new(0),
             waits: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -132,15 +137,15 @@ impl Queue {
         self.lock().batch.kept.get(name).cloned()
     }
 
-    /// Has events from before this time forgotten.
-    pub(super) fn forget(&self, before: At) {
-        self.lock().batch.forget = Some(before);
+    /// Has these events forgotten.
+    pub(super) fn forget(&self, bygone: Bygone) {
+        self.lock().batch.forget = Some(bygone);
         self.work.notify_one();
     }
 
-    /// Whether another change would be one too many.
+    /// Whether another change would be one too many, or one that nobody writes.
     pub(super) fn must_drop(&self) -> bool {
-        self.on_full == OnFull::Drop && self.is_full()
+        self.is_closed() || self.on_full == OnFull::Drop && self.is_full()
     }
 
     /// Counts a change that is lost.
@@ -157,7 +162,7 @@ impl Queue {
         self.wait_for_room().await;
     }
 
-    /// Waits until there is room.
+    /// Waits until there is room, or nobody makes any.
     pub(super) async fn wait_for_room(&self) {
         loop {
             let notified = self.room.notified();
@@ -168,7 +173,7 @@ impl Queue {
         }
     }
 
-    /// Waits until everything that was put in before is on the disk; for ever if that fails.
+    /// Waits until everything that was put in before is on the disk, or is lost because nobody writes any more.
     pub(super) async fn committed(&self) {
         let mut durable = self.durable.subscribe();
         let target = {
@@ -177,9 +182,40 @@ impl Queue {
             state.batch.upto
         };
         self.work.notify_one();
-        if durable.wait_for(|upto| *upto >= target).await.is_err() {
-            pending::<()>().await;
-        }
+        let _ = durable.wait_for(|upto| *upto >= target || self.is_closed()).await;
+    }
+
+    /// The writer has gone: what waits is lost, and nobody waits for it.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let lost = self.waiting.swap(0, Ordering::Relaxed);
+        self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+        // Whoever looks from here on sees that it is closed; whoever waits already looks again.
+        self.durable.send_modify(|_| {});
+        self.room.notify_waiters();
+    }
+
+    /// Whether the writer has gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until the writer is told to end.
+    pub(super) fn until_end(&self) {
+        let ended = self.work.wait_while(self.lock(), |state| state.then.is_none());
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Has the writer panic with its next batch.
+    #[cfg(test)]
+    pub(super) fn panic(&self) {
+        self.lock().panic = true;
+    }
+
+    /// Panics, if it is to.
+    #[cfg(test)]
+    pub(super) fn panic_if_told(&self) {
+        assert!(!take(&mut self.lock().panic), "the test wants it");
     }
 
     /// Says what the writer is to do behind its next batch.
@@ -240,7 +276,7 @@ impl Queue {
     }
 
     fn is_full(&self) -> bool {
-        self.waiting() >= self.most
+        self.waiting() >= self.most && !self.is_closed()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

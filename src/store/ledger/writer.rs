@@ -5,6 +5,7 @@
 //! again every second; until then everything stays in memory, up to the queue's bound.
 
 use std::mem::{replace, take};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -61,8 +62,20 @@ impl Writer {
         Self { inner, base: Some(base), state, batch, pass: None, cut: 0, begins: 0, failures: 0 }
     }
 
-    /// Writes until it is told to end.
+    /// Writes until it is told to end. Nobody waits for a writer that has gone, nor for one that broke down: what was
+    /// written before can still be read then, until the end.
     pub(super) fn run(mut self) {
+        let inner = Arc::clone(&self.inner);
+        let worked = catch_unwind(AssertUnwindSafe(|| self.work()));
+        inner.queue.close();
+        if worked.is_err() {
+            inner.broken();
+            inner.queue.until_end();
+        }
+        inner.view.hide();
+    }
+
+    fn work(&mut self) {
         loop {
             let left = if self.pass.is_some() || self.cut > 0 { Left::Some } else { Left::Nothing };
             let (batch, then) = self.inner.queue.take(left);
@@ -71,11 +84,12 @@ impl Writer {
                 break;
             }
             self.batch.extend(batch);
+            #[cfg(test)]
+            self.inner.queue.panic_if_told();
             if !self.write() || then == Then::Finish {
                 break;
             }
         }
-        self.inner.view.hide();
     }
 
     /// Tries until it is written; false if it was given up.

@@ -41,6 +41,7 @@ impl Sweeps for Sweeping {
             total: 9,
             removed: 1,
             moved: 0,
+            unchanged: 0,
             allowed: 2,
             gaps: vec![gap],
         });
@@ -218,6 +219,23 @@ async fn pages_of_urls_follow_on_each_other_without_a_gap() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 25);
+}
+
+/// A ledger that is closed reads as one whose disk fails does.
+#[tokio::test]
+async fn what_cannot_be_read_is_no_short_list() {
+    let desk = Desk::new().await;
+    desk.note("news", "http://a.test/", 1, delivered());
+    desk.ledger.close();
+    let key = "urls/000000000000000000000000000000ff";
+    for path in
+        ["urls", "urls?code=760", "urls?url=http%3A%2F%2Fb.test%2F", key, "events", "events?kind=moved"]
+    {
+        let (status, said) = desk.get(path).await;
+        assert_eq!((status, &said["status"]), (503, &json!(503)), "{path}: {said}");
+        assert!(said["detail"].as_str().unwrap().contains("cannot be read"), "{path}: {said}");
+    }
+    assert_eq!(desk.get("ledger").await.0, 200, "its numbers are in memory");
 }
 
 #[tokio::test]

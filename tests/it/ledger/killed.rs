@@ -98,10 +98,10 @@ fn what_was_committed_survives_kill_9() {
     }
     let ledger = open(folder.path());
     assert!(kept.iter().all(|n| ledger.look_up(Key::of_url("news", &url(*n))).is_some()));
-    let records = ledger.records(None, usize::MAX);
+    let records = ledger.records(None, usize::MAX).unwrap();
     let counted: u64 = ledger.stats().urls.values().sum();
     assert_eq!((records.len() as u64, records.len() >= kept.len()), (counted, true));
-    let events = ledger.events(Cursor(0), usize::MAX);
+    let events = ledger.events(Cursor(0), usize::MAX).unwrap();
     let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
     assert_eq!(told.len(), events.len(), "something was told of twice");
     for (_, record) in &records {

@@ -50,7 +50,7 @@ fn crawled(ledger: &Ledger) {
 }
 
 fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
-    let events = ledger.events(Cursor(0), usize::MAX);
+    let events = ledger.events(Cursor(0), usize::MAX).unwrap();
     let of = events.iter().filter(|(_, event)| event.kind == kind && event.url.contains(area));
     of.map(|(_, event)| &event.url).collect::<std::collections::BTreeSet<_>>().len()
 }
@@ -86,7 +86,7 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
         };
         assert!(progress.gaps.contains(&gap) && progress.gaps.len() == 201, "{:?}", progress.gaps);
         ledger.committed().await;
-        assert_eq!(ledger.events(Cursor(0), 10).len(), 1);
+        assert_eq!(ledger.events(Cursor(0), 10).unwrap().len(), 1);
         assert!(ledger.look_up(Key::of_url("news", "http://c.test/2")).unwrap().code.is_none());
     });
 }
@@ -134,7 +134,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
     assert_eq!(told(&ledger, EventKind::Moved, "/b."), URLS / 3);
     // And the error from before.
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
     let code = |url: &str| ledger.look_up(Key::of_url("news", url)).unwrap().code;
     let codes = [code("http://a.test/0"), code("http://b.test/1"), code("http://c.test/2")];
     assert_eq!(codes, [None, Some(761), Some(760)]);
@@ -149,7 +149,25 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
         Sweeper::new(1_000_000, Clock::system()).sweep(&ledger, &policy, How::ForGood).await;
         ledger.committed().await;
     });
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).len(), 2 * URLS / 3 + 1);
+    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
+}
+
+#[test]
+fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        let (sweeper, policy) = (Sweeper::new(1_000_000, Clock::system()), split());
+        sweeper.sweep(&ledger, &policy, How::ForGood).await;
+        let swept = sweeper.progress().unwrap();
+        assert_eq!((counts(&swept), swept.unchanged), ((third() + 1, third(), third()), 0));
+        ledger.note(answered("news", "http://c.test/new", 200));
+        sweeper.sweep(&ledger, &policy, How::DryRun).await;
+        let dry = sweeper.progress().unwrap();
+        assert_eq!((counts(&dry), dry.unchanged), ((1, 0, third()), 2 * third() + 1));
+        let gaps: Vec<&str> = dry.gaps.iter().map(|gap| &*gap.url).collect();
+        assert_eq!((gaps, dry.looked_at), (vec!["http://c.test/new"], 302));
+    });
 }
 
 #[test]
@@ -173,12 +191,16 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
         };
         until(&|progress| progress.looked_at > 20).await;
-        assert!(sweeper.order(How::DryRun).is_err(), "one is under way");
+        assert!(sweeper.order(How::DryRun, "7", 9).is_err(), "one is under way");
         let split = split();
         in_force.replace(Snapshot::new(Arc::clone(&split), ()));
         until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done).await;
         assert_eq!(counts(&sweeper.progress().unwrap()), (third() + 1, third(), third()));
-        sweeper.order(How::DryRun).unwrap();
+        sweeper.order(How::DryRun, "7", 9).unwrap();
+        // What was asked for, and not the one before, before it has begun and while it runs.
+        let asked = sweeper.progress().unwrap();
+        assert_eq!((asked.state, asked.how, asked.looked_at), (State::Running, How::DryRun, 0));
+        assert!(sweeper.order(How::ForGood, "7", 9).is_err(), "one is asked for");
         until(&|progress| progress.how == How::DryRun && progress.state == State::Done).await;
         ledger.committed().await;
         assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
@@ -224,5 +246,20 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
         let later = Key::of_url("news", "http://c.test/later");
         until(&|_| ledger.look_up(later).is_some_and(|record| record.code == Some(760))).await;
         task.abort();
+    });
+}
+
+/// A ledger that is closed reads as one whose disk fails does.
+#[test]
+fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
+    runtime().block_on(async {
+        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        crawled(&ledger);
+        ledger.close();
+        let sweeper = Sweeper::new(1_000_000, Clock::system());
+        let policy = split();
+        let swept = tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, How::DryRun)).await;
+        let progress = sweeper.progress().unwrap();
+        assert!(swept.is_err() && progress.state == State::Running, "{progress:?}");
     });
 }

@@ -49,7 +49,7 @@ fn other_methods_and_other_policies_leave_nothing() {
     bench.reload(&policy("", REMEMBERS));
     bench.get("/marker2");
     assert!(bench.record("news", "/p").is_none());
-    assert_eq!(bench.ledger.records(None, 10).len(), 2);
+    assert_eq!(bench.ledger.records(None, 10).unwrap().len(), 2);
 }
 
 #[test]
