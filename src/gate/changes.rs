@@ -5,6 +5,7 @@
 use http::response::Parts;
 
 use crate::policy::Policy;
+use crate::policy::options::schema::STRIP;
 use crate::policy::options::{Value, schema};
 
 use super::effects::RobotsTag;
@@ -12,7 +13,6 @@ use super::judged::Judged;
 use super::stage::content::{Type, type_of};
 
 const META: &str = "meta";
-const STRIP: &str = "strip";
 
 /// Whether anything in a policy ever changes a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -112,9 +112,20 @@ impl Asked {
         Self { instead_of: Some(Box::new(self.target)), target, ..self }
     }
 
+    /// The URL that the crawler asked for, where another is fetched in its place.
+    pub fn instead_of(&self) -> Option<&UrlTarget> {
+        self.instead_of.as_deref()
+    }
+
+    /// The URL that is fetched, and before it the one that the crawler asked for, if that is another: by either of them
+    /// a redirection may have led here.
+    pub(in crate::gate) fn urls(&self) -> impl Iterator<Item = &UrlTarget> {
+        self.instead_of().into_iter().chain([&self.target])
+    }
+
     /// Whether what the crawler sends of its own was meant for another origin than the one that gets the request.
     pub fn changes_origin(&self) -> bool {
-        self.instead_of.as_ref().is_some_and(|asked| asked.base() != self.target.base())
+        self.instead_of().is_some_and(|asked| asked.base() != self.target.base())
     }
 
     /// How many links from a start it was found, where that is known.

@@ -38,6 +38,24 @@ pub struct Snapshot<C> {
     pub remembers: bool,
     /// Whether it asks how deep URLs are.
     pub depth_rules: DepthRules,
+    /// The policy, for what is noted when another one may be in force.
+    pub(in crate::gate) reign: Arc<Reign>,
+}
+
+/// A policy, and which one is in force by now.
+#[derive(Debug)]
+pub(in crate::gate) struct Reign {
+    pub(in crate::gate) policy: Arc<Policy>,
+    in_force: Arc<ArcSwap<Policy>>,
+}
+
+impl Reign {
+    /// The policy in force, if it is another one.
+    pub(in crate::gate) fn successor(&self) -> Option<Arc<Policy>> {
+        let now = self.in_force.load();
+        let same = Arc::ptr_eq(&now, &self.policy) || now.revision() == self.policy.revision();
+        (!same).then(|| Arc::clone(&now))
+    }
 }
 
 /// Whether anything that a policy decides depends on depth.
@@ -67,7 +85,9 @@ impl<C> Snapshot<C> {
         let changes = MayChange::of(&policy);
         let (remembers, depth_rules) = (policy.remembers(), DepthRules::of(&policy));
         let (shadow, written) = (None, Arc::default());
-        Self { policy, counters, effects, changes, schedules, shadow, written, remembers, depth_rules }
+        let in_force = Arc::new(ArcSwap::new(Arc::clone(&policy)));
+        let reign = Arc::new(Reign { policy: Arc::clone(&policy), in_force });
+        Self { policy, counters, effects, changes, schedules, shadow, written, remembers, depth_rules, reign }
     }
 
     /// The same, remembering although its policy does not need that.
@@ -80,6 +100,12 @@ impl<C> Snapshot<C> {
     #[must_use]
     pub fn written(self, written: Arc<Written>) -> Self {
         Self { written, ..self }
+    }
+
+    /// The same, which learns from here which policy is in force.
+    fn under(self, in_force: &Arc<ArcSwap<Policy>>) -> Self {
+        let (policy, in_force) = (Arc::clone(&self.policy), Arc::clone(in_force));
+        Self { reign: Arc::new(Reign { policy, in_force }), ..self }
     }
 
     /// The uses of which a verdict, live or in shadow, may depend on what a site says.
@@ -117,13 +143,17 @@ impl<C> Snapshot<C> {
 #[derive(Debug)]
 pub struct InForce<C> {
     snapshot: ArcSwap<Snapshot<C>>,
+    /// Its policy, for all that was judged under another one.
+    policy: Arc<ArcSwap<Policy>>,
     changed: watch::Sender<()>,
 }
 
 impl<C> InForce<C> {
     /// Puts the first snapshot in force.
     pub fn new(snapshot: Snapshot<C>) -> Self {
-        Self { snapshot: ArcSwap::from_pointee(snapshot), changed: watch::Sender::new(()) }
+        let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
+        let snapshot = ArcSwap::from_pointee(snapshot.under(&policy));
+        Self { snapshot, policy, changed: watch::Sender::new(()) }
     }
 
     /// The snapshot in force; the old one dies with its last request.
@@ -139,7 +169,8 @@ impl<C> InForce<C> {
 
     /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
     pub fn replace(&self, snapshot: Snapshot<C>) {
-        self.snapshot.store(Arc::new(snapshot));
+        self.policy.store(Arc::clone(&snapshot.policy));
+        self.snapshot.store(Arc::new(snapshot.under(&self.policy)));
         self.changed.send_replace(());
     }
 

@@ -5,6 +5,8 @@
 //! It runs behind the requests, a part at a time, no faster than it is told to. How far it is stands in the ledger, with
 //! what it has noted: after a restart it goes on there, and what it looks at twice is told of once. No request waits for
 //! it.
+//!
+//! What is noted under a policy that is not in force any more may come when the sweep has passed: [`pass_again`].
 
 mod judge;
 mod progress;
@@ -211,9 +213,7 @@ impl Sweeper {
             progress.after = Some(key);
             let seen = judge::seen(policy, &record, &found, at);
             progress.count(&record, &found, judge::change(&record, &seen));
-            // What is as it was is not written again.
-            let nothing_new = found == Found::Allowed && record.code.is_none();
-            if progress.how == How::DryRun || nothing_new {
+            if progress.how == How::DryRun || says_nothing_new(&record, &found) {
                 continue;
             }
             ledger.insist(Note { key, seen, content: None }).await;
@@ -232,6 +232,25 @@ impl Sweeper {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the sweep under this policy would have done, had it found a URL as it is now: for what was judged under another
+/// one and has only now been noted. A policy without crawl spaces sweeps nothing.
+pub(in crate::gate) fn pass_again(ledger: &Ledger, policy: &Policy, key: Key, at: At) {
+    if policy.spaces().all().is_empty() {
+        return;
+    }
+    let Some(record) = ledger.look_up(key) else { return };
+    let found = judge::found(policy, &record);
+    if !says_nothing_new(&record, &found) {
+        let seen = judge::seen(policy, &record, &found, at);
+        ledger.note(Note { key, seen, content: None });
+    }
+}
+
+/// What is as it was is not written again.
+fn says_nothing_new(record: &Record, found: &Found) -> bool {
+    *found == Found::Allowed && record.code.is_none()
 }
 
 /// The next URLs, judged. Blocks.

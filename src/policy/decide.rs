@@ -348,8 +348,37 @@ impl Policy {
                 trail.doubt(*rule);
             }
         }
+        for (flag, level) in STRIPPED_IN_DOCUMENTS {
+            let whose = |slot, value| self.perhaps_set_by(trail, &undecided, slot, value);
+            let strips = whose(level, &Value::Word(schema::STRIP));
+            match whose(flag, &Value::Bool(false)).and_then(|off| Some([strips?, off])) {
+                Some([SetBy::Rule(rule), _] | [_, SetBy::Rule(rule)]) => trail.doubt(rule),
+                Some(_) => trail.dispositions = 0,
+                None => {}
+            }
+        }
+    }
+
+    /// Who gives an option this value, or might do so.
+    fn perhaps_set_by(
+        &self,
+        trail: &Trail,
+        undecided: &[RuleIndex],
+        slot: Slot,
+        value: &Value,
+    ) -> Option<SetBy> {
+        if trail.value(self, slot) == value {
+            return Some(trail.set_by(self, slot));
+        }
+        let sets = |rule: &&RuleIndex| self.assigned(**rule, slot) == Some(value);
+        undecided.iter().find(sets).map(|rule| SetBy::Rule(*rule))
     }
 }
+
+/// What is off, and how that is enforced: what has to be gone from a document stays in one that nobody sees. What is only
+/// said, in its head or in a page, is the crawler's to heed, and refuses nothing.
+const STRIPPED_IN_DOCUMENTS: [(Slot, Slot); 2] =
+    [(schema::INDEX, schema::ENFORCE_INDEX), (schema::FOLLOW, schema::ENFORCE_FOLLOW)];
 
 /// Options that refuse by what only URLs and answers show.
 const HIDDEN_IN_TUNNELS: [Slot; 14] = [

@@ -94,24 +94,34 @@ impl<G: BodyGuard> Body<G> {
 
     /// The body of an origin's answer.
     pub fn streamed(outgoing: Outgoing, guard: G) -> Self {
-        match outgoing {
-            Outgoing::Plain(mut download) => {
-                if download.incoming.is_end_stream() {
-                    download.give_back();
-                }
-                Self::new(Content::Streamed(download), guard)
-            }
-            Outgoing::Document(document) => Self::new(Content::Document(document), guard),
-        }
+        let content = match outgoing {
+            Outgoing::Plain(download) => Content::Streamed(download),
+            Outgoing::Document(document) => Content::Document(document),
+        };
+        Self::new(content, guard)
     }
 
     /// hyper asks nothing of a body that is over from the start.
     fn new(content: Content, guard: G) -> Self {
         let mut body = Self { content, guard };
         if body.is_over() {
-            body.guard.ended();
+            body.end();
         }
         body
+    }
+
+    /// Nothing comes any more: what was held for it goes back, and the guard hears of it.
+    fn end(&mut self) {
+        match &mut self.content {
+            Content::Full(_) => {}
+            Content::Streamed(download) => download.give_back(),
+            Content::Document(document) => {
+                if let Some(hash) = document.end() {
+                    self.guard.content(hash);
+                }
+            }
+        }
+        self.guard.ended();
     }
 
     fn is_over(&self) -> bool {
@@ -145,12 +155,7 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
         // hyper asks no more of a body that says it is over.
         let ended = next.is_none() || matches!(next, Some(Ok(_))) && this.is_over();
         if ended {
-            if let Content::Document(document) = &mut this.content
-                && let Some(hash) = document.hash()
-            {
-                this.guard.content(hash);
-            }
-            this.guard.ended();
+            this.end();
         }
         Poll::Ready(next)
     }
@@ -341,8 +346,8 @@ impl Download {
         error
     }
 
-    /// The connection may need one more turn to see that the message is over.
-    fn give_back(&mut self) {
+    /// Behind the last byte, once or more. The connection may need one more turn to see that the message is over.
+    pub(in crate::proxy) fn give_back(&mut self) {
         self.slot = None;
         let Some(mut link) = self.link.take() else { return };
         let mut cx = Context::from_waker(std::task::Waker::noop());

@@ -3,14 +3,15 @@
 //! Fields are changed in place, in one pass over those that there are.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
-    VIA,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
+    TRANSFER_ENCODING, VIA,
 };
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
 use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::media_type::essence;
+use crate::vocab::target::UrlTarget;
 
 use super::answer::{CRAWL_STATUS, PROXY_STATUS};
 
@@ -150,6 +151,28 @@ pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, v
     settle_content_type(headers);
     via.append(headers, version);
     headers.insert(CRAWL_STATUS, HeaderValue::from_static(CrawlStatus::of_origin(status.as_u16()).as_str()));
+}
+
+/// Makes the fields of one URL's answer those of an answer to another, for which the client takes it: where it leads to
+/// is said whole if that would be elsewhere, and another host's cookies are not for the client to keep.
+pub fn in_place(headers: &mut HeaderMap, asked: &UrlTarget, fetched: &UrlTarget) {
+    if let Some(location) = headers.get(LOCATION).and_then(|value| leading_there(value, asked, fetched)) {
+        headers.insert(LOCATION, location);
+    }
+    if asked.host() != fetched.host() {
+        headers.remove(SET_COOKIE);
+    }
+}
+
+/// A `Location` as it has to be said to who asked for another URL; none if it may stay as it is.
+fn leading_there(location: &HeaderValue, asked: &UrlTarget, fetched: &UrlTarget) -> Option<HeaderValue> {
+    let location = std::str::from_utf8(location.as_bytes()).ok()?.trim();
+    let target = fetched.join(location).ok()?;
+    if asked.join(location).is_ok_and(|other| other == target) {
+        return None;
+    }
+    let fragment = location.find('#').and_then(|at| location.get(at..)).unwrap_or("");
+    HeaderValue::from_str(&format!("{}{fragment}", target.as_str())).ok()
 }
 
 /// Removes the fields that the function picks, and those that `Connection` names.

@@ -338,6 +338,9 @@ impl Exchange {
     /// The head of an answer that passed, as the client gets it.
     fn describe(&self, parts: &mut response::Parts, marks: Marks, judged: &Judged<Arc<PolicyMetrics>>) {
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
+        if let Some(asked) = judged.asked.instead_of() {
+            clean::in_place(&mut parts.headers, asked, &judged.asked.target);
+        }
         answer::tell_marks(&mut parts.headers, marks);
         judged.tags().for_each(|tag| answer::tell_tag(&mut parts.headers, tag));
         judged.effects().describe_answer(&mut parts.headers);

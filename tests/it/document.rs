@@ -4,7 +4,7 @@ use crawlgate::gate::trial::Trial;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::{Compiled, Purpose, load};
-use crawlgate::policy::decide::Verdict;
+use crawlgate::policy::decide::{Cause, Verdict};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Problem;
 use crawlgate::vocab::profile::Profile;
@@ -361,6 +361,43 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
         ("surts", "test,", rejected),
     ] {
         assert_eq!(verdict(kind, item), expected, "{kind} {item}");
+    }
+}
+
+#[test]
+fn what_would_be_stripped_leaves_a_tunnel_undecided() {
+    let undecided = |rule: &str| (Verdict::Undecided, rule.to_owned());
+    for (body, expected) in [
+        ("options: { disposition: allow, follow: false, enforce_follow: strip }", undecided("")),
+        ("options: { disposition: allow, index: false, enforce_index: strip }", undecided("")),
+        ("options: { disposition: allow, index: false, enforce_index: meta }", (Verdict::Admit, "".into())),
+        ("options: { disposition: allow, index: false, enforce_follow: strip }", (Verdict::Admit, "".into())),
+        ("rules: [{ id: x, set: { follow: false, enforce_follow: strip } }]", undecided("x")),
+        (
+            "options: { disposition: allow, enforce_follow: strip }
+rules: [{ id: x, when: { under: /a }, then: no-follow }]",
+            undecided("x"),
+        ),
+        (
+            "options: { disposition: allow, index: false }
+rules: [{ id: x, when: { content_type: text/html }, set: { enforce_index: strip } }]",
+            undecided("x"),
+        ),
+        (
+            "options: { disposition: allow, index: false, enforce_index: strip }
+rules: [{ id: x, when: { host: h.test }, set: { enforce_index: header } }]",
+            (Verdict::Admit, "".into()),
+        ),
+    ] {
+        let policy = compiled(body);
+        let facts = json!({ "url": "https://h.test/", "tunnel": true });
+        let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
+        let decision = Trial::new(&policy, &facts, Profile::Generic).decision;
+        let rule = match decision.cause {
+            Cause::Rule(rule) => policy.rules()[rule.0 as usize].id.to_string(),
+            Cause::Default => String::new(),
+        };
+        assert_eq!((decision.verdict, rule), expected, "{body}");
     }
 }
 

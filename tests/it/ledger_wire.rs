@@ -7,6 +7,7 @@ mod excluded;
 mod learned;
 mod recrawl;
 mod redirects;
+mod statuses;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,10 +64,12 @@ fn config() -> String {
         let may = if name == "shop" { "[depth]" } else { "[]" };
         crawlers.push_str(&format!("  - {{ name: {name}, profile: {profile}, may: {may} }}\n"));
     }
+    // For whoever has to say who it is.
+    listen.push_str("  - { addr: 127.0.0.1:0 }\n");
     format!(
-        "listen:\n{listen}crawlers:\n{crawlers}admin: {{ listen: 127.0.0.1:0 }}\n\
+        "listen:\n{listen}anonymous: deny\ncrawlers:\n{crawlers}admin: {{ listen: 127.0.0.1:0 }}\n\
          policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\ntls: {{ intercept: false }}\n\
-         egress: {{ ports: [1-65535], allow_loopback: true, hosts: {{ a.test: 127.0.0.1, b.test: 127.0.0.1 }} }}\n"
+         egress: {{ ports: [1-65535], allow_loopback: true, hosts: {{ a.test: 127.0.0.1, b.test: 127.0.0.1, c.test: 10.0.0.1 }} }}\n"
     )
 }
 

@@ -45,7 +45,7 @@ pub(in crate::gate) fn note_redirect<C>(judged: &Judged<C>, leads: &Leads, hold:
 
 /// In the order of policy.md section 5. Without a ledger nothing is of the class `refresh` by itself.
 fn class<C>(judged: &Judged<C>, hold: &Hold) -> Class {
-    if hold.is_redirected(&judged.asked.target) {
+    if judged.asked.urls().any(|url| hold.is_redirected(url)) {
         return Class::Redir;
     }
     if judged.asked.known() == InLedger::Yes {

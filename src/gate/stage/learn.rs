@@ -14,6 +14,8 @@ use crate::gate::failing::Failing;
 use crate::gate::hold::Hold;
 use crate::gate::judged::{Headers, Judged};
 use crate::gate::refusal::Refusal;
+use crate::gate::snapshot::Reign;
+use crate::gate::sweep::pass_again;
 use crate::ledger::key::Key;
 use crate::ledger::record::{At, ContentHash};
 use crate::ledger::seen::{Answered, Document, Noting, Refused, Seen, What};
@@ -59,7 +61,8 @@ struct About {
     at: At,
     target: UrlTarget,
     crawler: Crawler,
-    policy: Arc<Policy>,
+    /// The policy that judged it.
+    reign: Arc<Reign>,
     space: Option<SpaceIndex>,
     source: Option<HeaderValue>,
 }
@@ -130,7 +133,7 @@ impl Learning {
             at,
             target: judged.asked.target.clone(),
             crawler: judged.asked.crawler.clone(),
-            policy: Arc::clone(policy),
+            reign: Arc::clone(&judged.snapshot.reign),
             space: trail.space(),
             source: judged.effects().source().cloned(),
         };
@@ -235,7 +238,7 @@ impl Learning {
     pub fn duplicate_by_content(&self, hash: &ContentHash) -> Option<Arc<str>> {
         let other = self.recalled.ledger.with_content(self.key_of_content(&hex(hash)))?;
         let target = UrlTarget::parse(&other).ok()?;
-        let key = key_of(&self.about.policy, &self.twins.as_ref()?.trail, &self.about.crawler, &target);
+        let key = key_of(&self.about.reign.policy, &self.twins.as_ref()?.trail, &self.about.crawler, &target);
         let record = self.recalled.ledger.look_up(key).filter(|_| key != self.recalled.key)?;
         (stands(&record) && same_content(&record, hash)).then_some(other)
     }
@@ -273,7 +276,8 @@ impl Learning {
     }
 
     fn seen(&self, what: What) -> Seen {
-        let About { at, target, crawler, policy, space, source } = &self.about;
+        let About { at, target, crawler, reign, space, source } = &self.about;
+        let policy = &reign.policy;
         let space = space.and_then(|space| policy.spaces().get(space));
         let source = source.as_ref().and_then(|source| source.to_str().ok());
         Seen {
@@ -319,6 +323,10 @@ impl Drop for Learning {
         if let Some((what, content)) = self.what() {
             let (key, seen) = (self.recalled.key, self.seen(what));
             self.recalled.ledger.note(Note { key, seen, content });
+            // Behind the note: a policy that takes force from now on is swept for with it.
+            if let Some(successor) = self.about.reign.successor() {
+                pass_again(&self.recalled.ledger, &successor, key, self.about.at);
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ fn found_at<C>(judged: &Judged<C>, ledger: &Ledger, hold: &Hold) -> Option<u32> 
         let record = ledger.look_up(key_of(judged.policy(), &judged.trail, &asked.crawler, &page))?;
         record.depth.map(|depth| depth.saturating_add(1))
     };
-    let redirected = hold.redirected_from(&asked.crawler, &asked.target);
+    let redirected = asked.urls().filter_map(|url| hold.redirected_from(&asked.crawler, url));
     linked().into_iter().chain(redirected).min()
 }
 

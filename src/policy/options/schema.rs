@@ -44,6 +44,8 @@ pub const UNMODIFIED: Slot = slot("unmodified");
 pub const DUPLICATE: Slot = slot("duplicate");
 /// `max_buffer`.
 pub const MAX_BUFFER: Slot = slot("max_buffer");
+/// The word with which `enforce_index` and `enforce_follow` take out of a document what it is not to have.
+pub const STRIP: &str = "strip";
 /// `strip_params`.
 pub const STRIP_PARAMS: Slot = slot("strip_params");
 /// The path of `replace`.

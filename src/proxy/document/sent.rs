@@ -104,8 +104,9 @@ impl Document {
         }
     }
 
-    /// The hash of the origin's body, once all of it has come; asked for once.
-    pub(in crate::proxy) fn hash(&mut self) -> Option<ContentHash> {
+    /// All of the origin's body has come: what it held goes back. Its hash, where one was asked for; told once.
+    pub(in crate::proxy) fn end(&mut self) -> Option<ContentHash> {
+        self.rest.give_back();
         self.hashing.take().and_then(|hashing| hashing.end())
     }
 

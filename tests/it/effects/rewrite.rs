@@ -49,6 +49,36 @@ fn what_was_meant_for_one_host_does_not_go_to_another() {
 }
 
 #[test]
+fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
+    let replace = "  replace: [{ regex: '//a\\.test(:\\d+)/old', with: '//b.test$1/new/', rewrite: true }, { regex: \
+                   '/mv/', with: '/moved/deep/', rewrite: true }]";
+    let bench = Bench::new(&policy(replace, "  - { id: secret, forbid: { under: /new/secret } }"), |path| {
+        let location = path.rsplit_once('~')?.1.replace('!', "#");
+        Some(format!(
+            "HTTP/1.1 302 Found\r\nLocation: {location}\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
+        ))
+    });
+    let (a, b) =
+        (format!("http://a.test:{}", bench.origin.port), format!("http://b.test:{}", bench.origin.port));
+    for (asked, location, cookie, marked) in [
+        ("/old~next".to_owned(), format!("{b}/new/next"), "", ""),
+        ("/old~/x!part".into(), format!("{b}/x#part"), "", ""),
+        ("/old~secret".into(), format!("{b}/new/secret"), "", "reject; rule=secret; reason=rule"),
+        ("/old~http://c.test/x!y".into(), "http://c.test/x#y".into(), "", ""),
+        ("/old~mailto:x@a.test".into(), "mailto:x@a.test".into(), "", "reject; reason=scheme_denied"),
+        ("/mv/~../up".into(), format!("{a}/moved/deep/up"), "a=b", ""),
+        // To the client it says the same.
+        ("/mv/~/top".into(), "/top".into(), "a=b", ""),
+        ("/any/~../up".into(), "../up".into(), "a=b", ""),
+    ] {
+        let answer = bench.get(&asked);
+        assert_eq!(answer.value("location"), location, "{asked}: {}", answer.0);
+        assert_eq!(answer.value("set-cookie"), cookie, "{asked}");
+        assert_eq!(answer.value("crawl-redirect"), marked, "{asked}");
+    }
+}
+
+#[test]
 fn a_trap_names_itself_in_the_answer() {
     let bench = Bench::with(
         CONFIG,

@@ -67,6 +67,21 @@ fn a_crawler_that_may_says_its_depth() {
 }
 
 #[test]
+fn a_redirection_to_a_url_that_is_rewritten_has_a_depth() {
+    let options = "  max_depth: 1\n  strip_params: { names: [sid], rewrite: true }";
+    let bench = Bench::new(&policy(options, ""), |head| match path(head) {
+        "/old" => bare(301, "Location: /new?sid=1\r\n"),
+        _ => None,
+    });
+    bench.get("/");
+    assert_eq!(bench.ask("/old", &referer(&bench, "/")).status(), 301);
+    bench.until_known("news", "/old");
+    assert_eq!(bench.ask("/new?sid=1", "").status(), 200);
+    assert_eq!(bench.until_known("news", "/new").depth, Some(1));
+    assert_eq!(bench.ask("/deeper", &referer(&bench, "/new")).value("crawl-reason"), "too_deep");
+}
+
+#[test]
 fn a_redirection_is_no_link() {
     let bench = Bench::new(&policy("  max_depth: 1", ""), |head| match path(head) {
         "/old" => bare(301, "Location: /new\r\n"),

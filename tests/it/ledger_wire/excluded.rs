@@ -1,6 +1,9 @@
 //! 760 and 761 on the wire, per profile (policy.md section 6, seed 003); what is not in the ledger gets neither.
 
+use std::sync::{Mutex, mpsc};
+
 use crawlgate::ledger::event::{EventKind, Why};
+use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::intent::Intent;
 use crawlgate::vocab::profile::{Conditional, Profile, Wire};
 
@@ -70,6 +73,49 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
         bench.events(),
         [(EventKind::Moved, Why::OtherSpace, p.clone()), (EventKind::Removal, Why::Excluded, p)]
     );
+}
+
+#[test]
+fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    let bench = Bench::scripted(&policy("", WHOLE), move |visit, head| {
+        if head.contains("x-slow") {
+            told.lock().unwrap().recv().unwrap();
+        }
+        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        true
+    });
+    bench.get("/known");
+    let paths = ["/known", "/new"];
+    let mut clients = paths.map(|path| {
+        let mut client = Client::connect(bench.door("news"));
+        let (url, port) = (bench.url("a.test", path), bench.origin.port);
+        client.send(&format!(
+            "GET {url} HTTP/1.1\r\nHost: a.test:{port}\r\nX-Slow: 1\r\nConnection: close\r\n\r\n"
+        ));
+        client
+    });
+    let asked = || bench.heads().iter().filter(|head| head.contains("x-slow")).count();
+    until("both are under way", || asked() == 2);
+    bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
+    bench.until_record("/known", "is swept", |record| record.code == Some(761));
+    bench.reload(&policy("", WITHOUT_PATH));
+    bench.until_record("/known", "is swept", |record| record.code == Some(760));
+    clients.iter().for_each(|_| tell.send(()).unwrap());
+    for client in &mut clients {
+        assert!(client.rest().contains("200 OK"));
+    }
+    for path in paths {
+        bench.until_known("news", path);
+        let removals = || {
+            bench.events().iter().filter(|(kind, _, of)| *kind == EventKind::Removal && of == path).count()
+        };
+        let times = if path == "/known" { 2 } else { 1 };
+        until(&format!("{path} is removed"), || removals() == times);
+        let record = bench.record("news", path).unwrap();
+        assert_eq!((record.status.0, record.code), (CrawlStatus::Filter, Some(760)), "{path}");
+    }
 }
 
 #[test]

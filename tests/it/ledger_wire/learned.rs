@@ -107,6 +107,18 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
 }
 
 #[test]
+fn an_empty_document_is_learned_and_gives_back_what_it_held() {
+    let bench = Bench::new(&policy("  unmodified: tag", ""), |_| page("", ""));
+    for path in ["/1", "/2"] {
+        bench.get(path);
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let content = bench.record("news", path).unwrap().content.unwrap();
+        assert_eq!(content.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), empty);
+    }
+    assert_eq!(bench.origin.connections(), 1, "its connection is used again");
+}
+
+#[test]
 fn a_304_that_the_client_asked_for_changes_no_document() {
     let bench = Bench::new(&policy("", REMEMBERS), |head| {
         let asked = head.to_lowercase().contains("if-none-match: \"v1\"");

@@ -1,6 +1,6 @@
 //! The table of options (policy.md section 5).
 
-use super::{Acts, Counted, Default, Effect, REJECTS, Shape, Spec, TAGS};
+use super::{Acts, Counted, Default, Effect, REJECTS, STRIP, Shape, Spec, TAGS};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 use crate::policy::traps::Trap;
 
@@ -8,7 +8,7 @@ use Acts::{Connect, Until};
 use Effect::{NotYet, NotYetExcept, Works};
 
 const CHECK: &[&str] = &["pass", TAGS, REJECTS];
-const ENFORCE: &[&str] = &["header", "meta", "strip"];
+const ENFORCE: &[&str] = &["header", "meta", STRIP];
 
 /// Every option; those with a slot constant first, in the order of the constants.
 pub const SPECS: &[Spec] = &[
