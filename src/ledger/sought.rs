@@ -268,8 +268,10 @@ mod tests {
         }
     }
 
+    type Slice = Result<Vec<(Key, Arc<Record>)>, ()>;
+
     /// Records with these numbers, of which the even ones fit.
-    fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Result<Vec<(Key, Arc<Record>)>, ()> {
+    fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Slice {
         move |after, most| {
             let keys = (from..to).map(|n| Key([n; 16])).filter(|key| Some(*key) > after).take(most);
             let of = |key: Key| {

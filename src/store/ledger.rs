@@ -375,7 +375,12 @@ impl Inner {
                 self.memory.of(content).put_content(content, key);
             }
             let entry = change.record.as_deref().and_then(form::record_from_bytes);
-            self.memory.put(&mut self.memory.of(key), key, Unfolded::new(entry, 0));
+            let mut shard = self.memory.of(key);
+            let before = self.memory.get(&mut shard, key).flatten();
+            let left = left(before.as_ref(), entry.as_ref());
+            self.memory.put(&mut shard, key, Unfolded::new(entry, 0));
+            drop(shard);
+            self.leave(left, key);
         }
     }
 
@@ -433,12 +438,22 @@ impl Inner {
         let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
         let moved = (status(&before), status(&entry));
         self.count(moved);
+        let left = left(before.as_ref(), entry.as_ref());
         let change =
             Change { key: note.key, entry: entry.clone(), content, event: noted.owed.map(Box::new), moved };
         // In the order in which they hold: the shard is still locked.
         let change = self.queue.push(change);
         self.memory.put(&mut shard, note.key, Unfolded::new(entry, change));
+        drop(shard);
+        self.leave(left, note.key);
         Ok(())
+    }
+
+    /// A content that a record has no more does not lead to it. No other shard may be locked.
+    fn leave(&self, left: Option<Key>, key: Key) {
+        if let Some(content) = left {
+            self.memory.of(content).drop_content(content, key);
+        }
     }
 
     fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
@@ -518,6 +533,12 @@ impl Inner {
             count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
         }
     }
+}
+
+/// The content that a record had and has no more.
+fn left(before: Option<&Entry>, now: Option<&Entry>) -> Option<Key> {
+    let has = now.and_then(|entry| entry.content);
+    before.and_then(|entry| entry.content).filter(|had| has != Some(*had))
 }
 
 /// The record with the key of its document: a new one's, or the one that it had.

@@ -26,7 +26,7 @@ use crate::ledger::record::At;
 use crate::store::keep_name;
 
 use super::form::{self, Entry};
-use super::memory::Slice;
+use super::memory::{Slice, Unfolded};
 
 /// The name of the file.
 pub(super) const NAME: &str = "ledger.redb";
@@ -295,16 +295,8 @@ fn append(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Err
 /// A part of what is in memory, in the order of the keys.
 fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
     if !commit.slice.records.is_empty() {
-        let (mut records, mut bytes) = (write.open_table(RECORDS)?, Vec::new());
-        for (key, unfolded) in &commit.slice.records {
-            let Some(entry) = &unfolded.entry else {
-                records.remove(&key.0)?;
-                continue;
-            };
-            bytes.clear();
-            form::write_record(entry, &mut bytes);
-            records.insert(&key.0, bytes.as_slice())?;
-        }
+        let left = fold_records(write, &commit.slice.records)?;
+        prune(write, &left)?;
     }
     if !commit.slice.contents.is_empty() {
         let mut contents = write.open_table(CONTENTS)?;
@@ -315,6 +307,44 @@ fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error
     if commit.folded_before > 0 {
         let mut journal = write.open_table(JOURNAL)?;
         journal.retain_in(..commit.folded_before, |_, _| false)?;
+    }
+    Ok(())
+}
+
+/// Says which records have left which contents.
+fn fold_records(
+    write: &WriteTransaction,
+    changed: &[(Key, Unfolded)],
+) -> Result<Vec<(Key, Key)>, redb::Error> {
+    let (mut records, mut left, mut bytes) = (write.open_table(RECORDS)?, Vec::new(), Vec::new());
+    for (key, unfolded) in changed {
+        // What was there comes with the change, without a look of its own.
+        let before = match &unfolded.entry {
+            Some(entry) => {
+                bytes.clear();
+                form::write_record(entry, &mut bytes);
+                records.insert(&key.0, bytes.as_slice())?
+            }
+            None => records.remove(&key.0)?,
+        };
+        let had = before.and_then(|bytes| form::content_of_record(bytes.value()));
+        let has = unfolded.entry.as_ref().and_then(|entry| entry.content);
+        left.extend(had.filter(|had| has != Some(*had)).map(|had| (had, *key)));
+    }
+    Ok(left)
+}
+
+/// A content does not lead to a record that has left it.
+fn prune(write: &WriteTransaction, left: &[(Key, Key)]) -> Result<(), redb::Error> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    let mut contents = write.open_table(CONTENTS)?;
+    for (content, key) in left {
+        let leads = contents.get(&content.0)?.is_some_and(|row| *row.value() == key.0);
+        if leads {
+            contents.remove(&content.0)?;
+        }
     }
     Ok(())
 }
@@ -472,4 +502,59 @@ pub(super) fn pretend_version(path: &Path, version: u64) {
     let write = Builder::new().open(path).unwrap().begin_write().unwrap();
     write.open_table(META).unwrap().insert(META_VERSION, version.to_le_bytes().as_slice()).unwrap();
     write.commit().unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::record::Record;
+
+    use super::*;
+
+    /// Commits that these records have these contents now, or are forgotten.
+    fn folded(base: &Base, records: &[(u8, Option<u8>)], contents: &[(u8, u8)]) {
+        let key = |byte: u8| Key([byte; 16]);
+        let entry = |content: u8| Entry { record: Arc::new(Record::default()), content: Some(key(content)) };
+        let records = records
+            .iter()
+            .map(|(record, content)| (key(*record), Unfolded { entry: content.map(entry), change: 0 }));
+        let contents = contents.iter().map(|(content, record)| (key(*content), key(*record)));
+        let slice = Slice { records: records.collect(), contents: contents.collect() };
+        base.commit(&Commit {
+            state: &State::default(),
+            pages: &[],
+            first_page: 0,
+            events: &[],
+            first_event: 0,
+            kept: &BTreeMap::new(),
+            forget: None,
+            slice: &slice,
+            folded_before: 0,
+        })
+        .unwrap();
+    }
+
+    fn contents(base: &Base) -> Vec<(u8, u8)> {
+        let contents = base.0.begin_read().unwrap().open_table(CONTENTS).unwrap();
+        let rows = contents.iter().unwrap().map(Result::unwrap);
+        rows.map(|(content, record)| (content.value()[0], record.value()[0])).collect()
+    }
+
+    #[test]
+    fn contents_go_with_the_record_that_had_them() {
+        let base = Base::open(&Place::Memory, 1 << 20).unwrap();
+        folded(&base, &[(1, Some(100)), (2, Some(101))], &[(100, 1), (101, 2)]);
+        // The one has another, the other is as it was.
+        folded(&base, &[(1, Some(102)), (2, Some(101))], &[(102, 1)]);
+        assert_eq!(contents(&base), [(101, 2), (102, 1)]);
+        // Both have the same; who had it first is found by it.
+        folded(&base, &[(1, Some(101))], &[]);
+        assert_eq!(contents(&base), [(101, 2)]);
+        folded(&base, &[(1, None)], &[]);
+        assert_eq!(contents(&base), [(101, 2)]);
+        // Forgotten, while another gets it in the same commit.
+        folded(&base, &[(2, None), (3, Some(101))], &[(101, 3)]);
+        assert_eq!(contents(&base), [(101, 3)]);
+        folded(&base, &[(3, None)], &[]);
+        assert_eq!(contents(&base), []);
+    }
 }

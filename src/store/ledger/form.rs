@@ -101,6 +101,13 @@ struct TimeForm {
     at: u64,
 }
 
+/// Of a [`RecordForm`], the key of its document: the rest is passed over.
+#[derive(Clone, PartialEq, Message)]
+struct ContentForm {
+    #[prost(bytes = "vec", tag = "24")]
+    content_key: Vec<u8>,
+}
+
 /// Writes a record behind what is there: a [`RecordForm`], without a copy of each text. One is written for each request.
 pub(super) fn write_record(entry: &Entry, to: &mut Vec<u8>) {
     let record = &*entry.record;
@@ -205,6 +212,11 @@ pub(super) fn record_from_bytes(bytes: &[u8]) -> Option<Entry> {
         temporary_errors: form.temporary_errors,
     };
     Some(Entry { record: Arc::new(record), content: form.content_key.try_into().ok().map(Key) })
+}
+
+/// The key of the document of a record that is written so; nothing if it has none.
+pub(super) fn content_of_record(bytes: &[u8]) -> Option<Key> {
+    ContentForm::decode(bytes).ok()?.content_key.try_into().ok().map(Key)
 }
 
 /// What an event is written as.
@@ -351,6 +363,7 @@ mod tests {
             [(full, Some(Key([1; 16]))), (Record::default(), None), (four, None), (perhaps, None)]
         {
             let entry = Entry { record: Arc::new(record), content };
+            assert_eq!(content_of_record(&bytes_of(&entry)), content);
             assert_eq!(record_from_bytes(&bytes_of(&entry)), Some(entry));
         }
     }

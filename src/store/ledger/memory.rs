@@ -148,10 +148,7 @@ impl Memory {
             }
         }
         for (content, key) in slice.contents {
-            let mut shard = self.of(content);
-            if shard.contents.get(&content) == Some(&key) {
-                shard.contents.remove(&content);
-            }
+            self.of(content).drop_content(content, key);
         }
     }
 
@@ -221,6 +218,13 @@ impl Shard {
     /// Says which record has a content.
     pub(super) fn put_content(&mut self, content: Key, key: Key) {
         self.contents.insert(content, key);
+    }
+
+    /// Says that this record has it no more.
+    pub(super) fn drop_content(&mut self, content: Key, key: Key) {
+        if self.contents.get(&content) == Some(&key) {
+            self.contents.remove(&content);
+        }
     }
 }
 

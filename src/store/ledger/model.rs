@@ -201,6 +201,23 @@ fn a_content_leads_to_the_first_url_that_still_has_it() {
 }
 
 #[test]
+fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
+    let folder = Folder::new("left");
+    let ledger = folder.open();
+    for (at, found) in (1..).zip([7, 8]) {
+        let news = random_news(1);
+        let seen = Seen { at: At(at), ..news.seen };
+        ledger.note(Note { seen, content: Some(content(found)), ..news });
+    }
+    let leads = |ledger: &Ledger, number| ledger.inner().memory.of(content(number)).content(content(number));
+    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+    wait(ledger.committed());
+    ledger.abandon();
+    let ledger = folder.open();
+    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+}
+
+#[test]
 fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart() {
     let folder = Folder::new("kept");
     let ledger = folder.open();
