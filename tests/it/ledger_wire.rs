@@ -1,6 +1,7 @@
 //! What is remembered of URLs, over real sockets: a proxy with a ledger in memory and a clock that is moved by hand, one
 //! origin, one policy a test.
 
+mod budget;
 mod depth;
 mod errors;
 mod excluded;
@@ -68,7 +69,7 @@ fn config() -> String {
     listen.push_str("  - { addr: 127.0.0.1:0 }\n");
     format!(
         "listen:\n{listen}anonymous: deny\ncrawlers:\n{crawlers}admin: {{ listen: 127.0.0.1:0 }}\n\
-         policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\ntls: {{ intercept: false }}\n\
+         policy: {{ path: policy.yaml, watch: false }}\nlogs: {{ decisions: none }}\nstore: {{ path: store }}\ntls: {{ intercept: false }}\n\
          egress: {{ ports: [1-65535], allow_loopback: true, hosts: {{ a.test: 127.0.0.1, b.test: 127.0.0.1, c.test: 10.0.0.1 }} }}\n"
     )
 }
@@ -184,7 +185,7 @@ impl Bench {
     }
 }
 
-fn settings(config: PathBuf) -> Settings {
+pub(crate) fn settings(config: PathBuf) -> Settings {
     let directory = config.parent().unwrap().to_owned();
     let around = Surroundings { directory: &directory, variables: &|_| None };
     load(&Overrides { config: Some(config), ..Overrides::default() }, &around)
