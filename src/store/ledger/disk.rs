@@ -514,9 +514,8 @@ mod tests {
     fn folded(base: &Base, records: &[(u8, Option<u8>)], contents: &[(u8, u8)]) {
         let key = |byte: u8| Key([byte; 16]);
         let entry = |content: u8| Entry { record: Arc::new(Record::default()), content: Some(key(content)) };
-        let records = records
-            .iter()
-            .map(|(record, content)| (key(*record), Unfolded { entry: content.map(entry), change: 0 }));
+        let records =
+            records.iter().map(|(record, content)| (key(*record), Unfolded::new(content.map(entry), 0)));
         let contents = contents.iter().map(|(content, record)| (key(*content), key(*record)));
         let slice = Slice { records: records.collect(), contents: contents.collect() };
         base.commit(&Commit {
