@@ -20,9 +20,7 @@ fn policy(rules: &str, lists: &str) -> Policy {
     let text = format!(
         "policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}"
     );
-    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", compile::Purpose::Serve)
-        .expect("a valid policy")
-        .policy
+    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml").expect("a valid policy").policy
 }
 
 fn mixed(count: usize) -> Policy {

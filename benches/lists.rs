@@ -41,7 +41,7 @@ fn files(list: Vec<u8>) -> MemoryFiles {
 #[divan::bench(sample_count = 10)]
 fn load(bencher: Bencher<'_, '_>) {
     let files = files(list().into_bytes());
-    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
+    bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
 }
 
 #[divan::bench(sample_count = 10)]
@@ -49,7 +49,7 @@ fn load_packed(bencher: Bencher<'_, '_>) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     packed.write_all(list().as_bytes()).expect("it is packed");
     let files = files(packed.finish().expect("it is packed"));
-    bencher.bench(|| compile::load(&files, "p.yaml", compile::Purpose::Serve).expect("a valid policy"));
+    bencher.bench(|| compile::load(&files, "p.yaml").expect("a valid policy"));
 }
 
 /// A look-up alone, of hosts four labels deep: one of a listed domain, one of none.
@@ -79,9 +79,7 @@ fn look_up_spread(bencher: Bencher<'_, '_>) {
 /// A whole decision at the request stage.
 #[divan::bench]
 fn decision(bencher: Bencher<'_, '_>) {
-    let policy = compile::load(&files(list().into_bytes()), "p.yaml", compile::Purpose::Serve)
-        .expect("a valid policy")
-        .policy;
+    let policy = compile::load(&files(list().into_bytes()), "p.yaml").expect("a valid policy").policy;
     let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
     bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
 }

@@ -55,9 +55,7 @@ fn proxy() -> SocketAddr {
         settings.egress.ports = [1..=65535].into_iter().collect();
         settings.workers = Workers::Count(1);
         let policy =
-            compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml", compile::Purpose::Serve)
-                .expect("a policy")
-                .policy;
+            compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml").expect("a policy").policy;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let server = Server::start(&settings, policy).expect("a server");

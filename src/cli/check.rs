@@ -10,7 +10,6 @@ use crate::config::policy;
 use crate::config::settings::{Egress, KeepLedger, PolicyOrigin, PortRange, Tls};
 use crate::gate::refusal::Refusal;
 use crate::policy::Policy;
-use crate::policy::compile::Purpose;
 use crate::policy::fact::Facts;
 use crate::policy::source::tree::Text;
 use crate::vocab::problem::{Place, Problem, Severity};
@@ -155,7 +154,7 @@ impl Report {
         if self.policies.iter().any(|checked| checked.origin == *origin) {
             return;
         }
-        let opened = policy::open(origin, Purpose::Serve).map(|compiled| {
+        let opened = policy::open(origin).map(|compiled| {
             let mut failures = policy::failing_cases(&compiled.policy, &compiled.cases);
             compiled.texts.show(&mut failures);
             (compiled, failures)

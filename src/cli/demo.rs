@@ -49,11 +49,7 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Runs the tour.
 pub(super) fn run() -> Exit {
-    let policy = match compile::load(
-        &MemoryFiles::new().with("demo.yaml", POLICY),
-        "demo.yaml",
-        compile::Purpose::Serve,
-    ) {
+    let policy = match compile::load(&MemoryFiles::new().with("demo.yaml", POLICY), "demo.yaml") {
         Ok(compiled) => compiled.policy,
         Err(problems) => return open::refused(&problems),
     };

@@ -6,7 +6,7 @@ use crate::config::load::{self, Loaded, Overrides, Surroundings};
 use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings};
 use crate::policy::Policy;
-use crate::policy::compile::{Compiled, Purpose};
+use crate::policy::compile::Compiled;
 use crate::vocab::problem::Problem;
 
 use super::Exit;
@@ -39,7 +39,7 @@ pub(super) fn policy(named: Option<&Path>) -> Result<Policy, Exit> {
 
 /// A policy with its cases, to be asked for given facts.
 pub(super) fn compiled(origin: &PolicyOrigin) -> Result<Compiled, Exit> {
-    policy::open(origin, Purpose::Study).map_err(|problems| refused(&problems))
+    policy::open(origin).map_err(|problems| refused(&problems))
 }
 
 pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {

@@ -4,7 +4,7 @@ use crate::gate::crawlers::Registration;
 use crate::gate::trial::{Failure, run_case};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::compile::{self, Compiled, Purpose};
+use crate::policy::compile::{self, Compiled};
 use crate::policy::source::tree::Text;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::problem::Problem;
@@ -13,14 +13,14 @@ use super::disk::PolicyFiles;
 use super::settings::PolicyOrigin;
 use super::watch::{Footprint, WatchedFiles};
 
-/// Reads and compiles a policy for a purpose.
+/// Reads and compiles a policy.
 ///
 /// # Errors
 /// Everything that is wrong with it, warnings included.
-pub fn open(origin: &PolicyOrigin, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
+pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
     match origin {
         PolicyOrigin::BuiltIn => compile::builtin(),
-        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy(), purpose),
+        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy()),
     }
 }
 
@@ -29,7 +29,7 @@ pub fn open(origin: &PolicyOrigin, purpose: Purpose) -> Result<Compiled, Vec<Pro
 /// # Errors
 /// As [`open`], and each failing case.
 pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
-    open(origin, Purpose::Serve).and_then(with_cases)
+    open(origin).and_then(with_cases)
 }
 
 /// Runs the cases; a failing one refuses the policy.
@@ -49,7 +49,7 @@ pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, 
         PolicyOrigin::BuiltIn => (accept(origin), Footprint::default()),
         PolicyOrigin::Path(path) => {
             let files = WatchedFiles::new(PolicyFiles::of(path));
-            let compiled = compile::load(&files, &path.to_string_lossy(), Purpose::Serve);
+            let compiled = compile::load(&files, &path.to_string_lossy());
             (compiled.and_then(with_cases), files.into_footprint())
         }
     }

@@ -116,9 +116,10 @@ impl Sweeper {
                 }
                 self.0.ordered.notified().await;
             };
-            // Another policy makes what is under way pointless.
             order = tokio::select! {
-                () = sweep => self.ordered(),
+                // Before an order of the same moment, which would be taken for the sweep that the new policy needs.
+                biased;
+                // Another policy makes what is under way pointless.
                 changed = changes.changed() => {
                     self.break_off();
                     if changed.is_err() {
@@ -127,6 +128,7 @@ impl Sweeper {
                     // What was asked for meanwhile comes behind the sweep that the new policy needs.
                     None
                 }
+                () = sweep => self.ordered(),
             };
         }
     }

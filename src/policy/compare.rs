@@ -243,7 +243,7 @@ mod tests {
 
     fn policy(body: &str) -> Policy {
         let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow{body}");
-        compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Study).unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p").unwrap().policy
     }
 
     #[test]

@@ -40,18 +40,6 @@ use drafts::Drafts;
 use lists::Lists;
 use options::Options;
 
-/// What a policy is compiled for.
-///
-/// What can be judged from given facts, but is not enforced by the proxy in this version, is an error in a policy to
-/// serve under if leaving it out could let something through; in one to study it is a warning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// The proxy runs under it: `run`, reload, `check`, and the cases that run before a reload.
-    Serve,
-    /// It answers for given facts: `explain`, `decide`, `test`, `diff`.
-    Study,
-}
-
 /// A policy that can be used, and what came with it.
 #[derive(Debug)]
 pub struct Compiled {
@@ -69,14 +57,14 @@ pub struct Compiled {
     pub texts: Texts,
 }
 
-/// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files, for a purpose.
+/// Reads and compiles the policy at a path, a file or a directory of `*.yaml` files.
 ///
 /// # Errors
 /// Everything that is wrong, warnings included, in the order of the text; at least one of it an error.
-pub fn load(files: &dyn Files, path: &str, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
+pub fn load(files: &dyn Files, path: &str) -> Result<Compiled, Vec<Problem>> {
     let mut problems = Problems::new();
     match source::read(files, path, &mut problems) {
-        Some(source) => compile(&source, purpose, problems),
+        Some(source) => compile(&source, problems),
         None => Err(problems.into_vec()),
     }
 }
@@ -87,7 +75,7 @@ pub fn load(files: &dyn Files, path: &str, purpose: Purpose) -> Result<Compiled,
 /// As [`load`]; only a mistake in this program could lead to one.
 pub fn builtin() -> Result<Compiled, Vec<Problem>> {
     let text = "policy: 1\nname: builtin\noptions: { disposition: allow }\n";
-    load(&MemoryFiles::new().with("builtin", text), "builtin", Purpose::Serve)
+    load(&MemoryFiles::new().with("builtin", text), "builtin")
 }
 
 /// Checks cases that are written apart from their policy, as those in it are.
@@ -95,18 +83,18 @@ pub fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     checks::cases(policy, cases, problems);
 }
 
-/// Compiles a policy for a purpose; `problems` are those found when it was read.
+/// Compiles a policy; `problems` are those found when it was read.
 ///
 /// # Errors
 /// As [`load`].
-pub fn compile(source: &Source, purpose: Purpose, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
+pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<Problem>> {
     let mut lists = Lists::compile(&source.lists, &mut problems);
     let mut options = Options::of_document(source, &mut problems);
     let drafts = Drafts::of(source, &mut lists, &mut problems);
     let placings = stages::place(&drafts, &mut problems);
     let classes = spaces::classes(&drafts);
     let rules = rules::rules(&drafts, &placings, &classes, &mut options, &mut problems);
-    let spaces = spaces::spaces(source, purpose, &drafts, &mut options, &mut problems);
+    let spaces = spaces::spaces(source, &drafts, &mut options, &mut problems);
     options.report(&mut problems);
     // Of a policy that is refused, the condition that names a list may be what is wrong.
     if !problems.has_errors() {

@@ -191,8 +191,7 @@ mod tests {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}\ncases:\n{cases}"
         );
-        let compiled =
-            compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Study).unwrap();
+        let compiled = compile::load(&MemoryFiles::new().with("p", text), "p").unwrap();
         let coverage = Coverage::of_cases(&compiled.policy, &compiled.cases);
         let covered = coverage.rules(&compiled.policy);
         let found: Vec<(&str, &str, u64)> = covered

@@ -35,7 +35,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 fn compiled(policy: &str) -> Compiled {
     let files = MemoryFiles::new().with("p.yaml", policy);
-    compile::load(&files, "p.yaml", compile::Purpose::Serve).unwrap()
+    compile::load(&files, "p.yaml").unwrap()
 }
 
 /// Of those that ask for one.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crawlgate::config::policy::failing_cases;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Problem;
 
@@ -14,7 +14,7 @@ use crawlgate::vocab::problem::Problem;
 fn said(path: &Path) -> String {
     let name = path.file_name().unwrap().to_str().unwrap();
     let files = MemoryFiles::new().with(name, fs::read(path).unwrap());
-    let problems = match load(&files, name, Purpose::Serve) {
+    let problems = match load(&files, name) {
         Ok(compiled) => compiled.problems,
         Err(problems) => {
             assert!(problems.iter().any(|p| p.is_error()), "{name} is refused without an error");
@@ -84,7 +84,7 @@ fn mutilated_policies_never_panic() {
         let source = if random.bool() { &sources[0] } else { random.choice(&sources).unwrap() };
         let text = mutilated(source, &mut random);
         let files = MemoryFiles::new().with("p.yaml", text.as_bytes());
-        let problems = match load(&files, "p.yaml", Purpose::Serve) {
+        let problems = match load(&files, "p.yaml") {
             Ok(compiled) => {
                 accepted += 1;
                 compiled.problems
@@ -164,7 +164,7 @@ fn of_its_clean_twin_nothing_is_said() {
 }
 
 fn problems_of(name: &str, text: &str) -> Vec<Problem> {
-    match load(&MemoryFiles::new().with(name, text), name, Purpose::Serve) {
+    match load(&MemoryFiles::new().with(name, text), name) {
         Ok(compiled) => {
             let failing = failing_cases(&compiled.policy, &compiled.cases);
             compiled.problems.into_iter().chain(failing).collect()

@@ -3,7 +3,7 @@
 use crawlgate::clock::Clock;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::{Answer, CaseFacts};
-use crawlgate::policy::compile::{Compiled, Purpose, builtin, load};
+use crawlgate::policy::compile::{Compiled, builtin, load};
 use crawlgate::policy::rule::{ChildOrder, Mode, PolicyStage, Rule};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::policy::trail::Trail;
@@ -24,12 +24,12 @@ fn unwrapped(result: Result<Compiled, Vec<Problem>>) -> Compiled {
 
 /// Compiles a document that has the usual head.
 fn compiled(body: &str) -> Compiled {
-    unwrapped(load(&one_file(&format!("{HEAD}{body}")), "policy.yaml", Purpose::Serve))
+    unwrapped(load(&one_file(&format!("{HEAD}{body}")), "policy.yaml"))
 }
 
 /// What is said of a document with the usual head, one line each.
 fn said(body: &str) -> Vec<String> {
-    let problems = match load(&one_file(&format!("{HEAD}{body}")), "policy.yaml", Purpose::Serve) {
+    let problems = match load(&one_file(&format!("{HEAD}{body}")), "policy.yaml") {
         Ok(compiled) => compiled.problems,
         Err(problems) => problems,
     };
@@ -91,10 +91,10 @@ fn the_policies_of_the_documentation_load_and_their_cases_pass() {
     let files = MemoryFiles::new()
         .with("p/policy.yaml", EXAMPLE)
         .with("p/lists/blocked.txt", "# bad\nevil.example\n\nWorse.example. # comment\n");
-    let acme = unwrapped(load(&files, "p/policy.yaml", Purpose::Serve));
+    let acme = unwrapped(load(&files, "p/policy.yaml"));
     assert_eq!((acme.policy.name(), acme.cases.len()), ("acme", 3));
     cases_pass(&acme);
-    let bench = unwrapped(load(&one_file(BENCH), "policy.yaml", Purpose::Serve));
+    let bench = unwrapped(load(&one_file(BENCH), "policy.yaml"));
     assert_eq!(bench.policy.rules().len(), 6);
     assert_eq!(unwrapped(builtin()).policy.name(), "builtin");
 }
@@ -112,7 +112,7 @@ fn cases_pass(compiled: &Compiled) {
 #[test]
 fn the_policy_to_start_from_has_nothing_to_complain_of() {
     let text = std::fs::read_to_string("config/policy.yaml").unwrap();
-    let starter = unwrapped(load(&one_file(&text), "policy.yaml", Purpose::Serve));
+    let starter = unwrapped(load(&one_file(&text), "policy.yaml"));
     let said: Vec<String> = starter.problems.iter().map(Problem::rendered).collect();
     assert!(said.is_empty(), "{}", said.join("\n"));
     assert!(starter.cases.len() >= 15);
@@ -315,7 +315,7 @@ fn then_stands_for_assignments() {
         let text = format!(
             "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nrules:\n  - {{ id: a, then: {then} }}\n"
         );
-        let c = unwrapped(load(&one_file(&text), "policy.yaml", Purpose::Serve));
+        let c = unwrapped(load(&one_file(&text), "policy.yaml"));
         let all = options(&c.policy, "http://h/");
         let found = json!([all["disposition"], all["index"], all["follow"], all["html_only"]]);
         assert_eq!(found, expected, "{then}");
@@ -467,7 +467,7 @@ fn a_directory_is_one_document() {
         .with("p/notes.txt", "nonsense")
         .with("p/late.yml", "nonsense")
         .with("p/lists/l.txt", "foo.com\r\n");
-    let c = unwrapped(load(&files, "p/", Purpose::Serve));
+    let c = unwrapped(load(&files, "p/"));
     let ids: Vec<&str> = c.policy.rules().iter().map(|r| r.id.as_str()).collect();
     assert_eq!(ids, ["a", "rules.2", "rules.3"]);
     assert!(c.problems.iter().any(|p| p.found.as_deref() == Some("late.yml")));
@@ -475,8 +475,7 @@ fn a_directory_is_one_document() {
     assert!(c.policy.decide(&facts.facts()).1.rejects());
 
     let twice = files.clone().with("p/40.yaml", "name: other\nrules:\n  - { id: a, forbid: { ext: ico } }\n");
-    let lines: Vec<String> =
-        load(&twice, "p", Purpose::Serve).unwrap_err().iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = load(&twice, "p").unwrap_err().iter().map(ToString::to_string).collect();
     assert!(
         lines.iter().any(|l| l.starts_with("p/40.yaml:1:1: error: a key that only one file")),
         "{lines:?}"
@@ -487,14 +486,12 @@ fn a_directory_is_one_document() {
     );
 
     let headless = MemoryFiles::new().with("p/a.yaml", "rules: []\n");
-    let lines: Vec<String> =
-        load(&headless, "p", Purpose::Serve).unwrap_err().iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = load(&headless, "p").unwrap_err().iter().map(ToString::to_string).collect();
     assert!(
         lines[0].contains("no file of the policy has `policy: 1`") && lines[0].contains("a.yaml"),
         "{lines:?}"
     );
-    let missing: Vec<String> =
-        load(&headless, "q", Purpose::Serve).unwrap_err().iter().map(ToString::to_string).collect();
+    let missing: Vec<String> = load(&headless, "q").unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(missing, ["q: error: the policy cannot be read: there is no such file; found `q`"]);
 }
 
@@ -506,7 +503,7 @@ fn the_revision_covers_files_and_lists() {
     let revision = |path: &str, text: &str, list: &str| {
         let directory = path.rsplit_once('/').map_or(String::new(), |(d, _)| format!("{d}/"));
         let files = MemoryFiles::new().with(path, text).with(&format!("{directory}l.txt"), list);
-        unwrapped(load(&files, path, Purpose::Serve)).policy.revision().to_owned()
+        unwrapped(load(&files, path)).policy.revision().to_owned()
     };
     let first = revision("policy.yaml", &text, "a.com\n");
     assert!(first.len() == 8 && first.bytes().all(|b| b.is_ascii_hexdigit()), "{first}");
@@ -525,20 +522,17 @@ fn list_files_may_be_odd_but_not_anything() {
         (b"a.com\n http://x/ \n".to_vec(), "l.txt:2:2: error: not a host but a URL"),
     ] {
         let files = one_file(&format!("{HEAD}{body}")).with("l.txt", bytes);
-        let lines: Vec<String> = load(&files, "policy.yaml", Purpose::Serve)
-            .unwrap_err()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let lines: Vec<String> =
+            load(&files, "policy.yaml").unwrap_err().iter().map(ToString::to_string).collect();
         assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
     }
     let files =
         one_file(&format!("{HEAD}{body}")).with("l.txt", b"\xef\xbb\xbf# x\r\n\r\n a.com # y\r\n".to_vec());
-    let c = unwrapped(load(&files, "policy.yaml", Purpose::Serve));
+    let c = unwrapped(load(&files, "policy.yaml"));
     assert!(c.policy.decide(&CaseFacts::of_url("http://a.com/").unwrap().facts()).1.rejects());
     let many: String = (0..100).map(|n| format!("http://{n}/\n")).collect();
     let files = one_file(&format!("{HEAD}{body}")).with("l.txt", many);
-    let problems = load(&files, "policy.yaml", Purpose::Serve).unwrap_err();
+    let problems = load(&files, "policy.yaml").unwrap_err();
     assert_eq!(problems.len(), 21, "twenty, and how many more");
     for path in
         ["/etc/passwd", "../l.txt", "a/../../l.txt", "", "./l.txt", "a//l.txt", "a\\l.txt", "C:/l.txt"]
@@ -637,7 +631,7 @@ fn big_policies_load() {
     let files = one_file(&text).with("a.txt", domains).with("b.txt", prefixes);
     let clock = Clock::system();
     let start = clock.now();
-    let c = unwrapped(load(&files, "policy.yaml", Purpose::Serve));
+    let c = unwrapped(load(&files, "policy.yaml"));
     let took = clock.now() - start;
     println!("30,002 rules and 2 lists of 100,000 items: {took:?}");
     assert_eq!(c.policy.rules().len(), 30_002);

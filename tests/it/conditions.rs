@@ -1,7 +1,7 @@
 //! Every field, kind, shortcut and modifier of conditions, from text to a verdict, as a table.
 
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFiles;
 use serde_json::{Value as Json, json};
 
@@ -22,7 +22,7 @@ fn holds(condition: &str, facts: Json) -> bool {
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n{LISTS}\nrules:\n  - {{ id: x, forbid: {condition} }}\n"
     );
     let files = MemoryFiles::new().with("p.yaml", text);
-    let compiled = load(&files, "p.yaml", Purpose::Study).unwrap_or_else(|problems| {
+    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
         panic!("{condition}: {}", problems.iter().map(|p| p.rendered()).collect::<Vec<_>>().join("\n"))
     });
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();

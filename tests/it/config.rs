@@ -15,7 +15,6 @@ use crawlgate::config::settings::{
 };
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
-use crawlgate::policy::compile::Purpose;
 use crawlgate::vocab::crawler::May;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
@@ -642,7 +641,7 @@ fn links_stay_inside_the_directory_of_the_policy() {
     folder.write("elsewhere/list.txt", "b.example\n");
     symlink("../etc/policy.yaml", path("elsewhere/linked.yaml")).unwrap();
 
-    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)), Purpose::Serve);
+    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)));
     open("etc/policy.yaml").unwrap();
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();

@@ -3,7 +3,7 @@
 use crawlgate::gate::trial::Trial;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::compile::{Compiled, load};
 use crawlgate::policy::decide::{Cause, Verdict};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Problem;
@@ -11,15 +11,15 @@ use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
-fn opened(body: &str, purpose: Purpose) -> Result<Compiled, String> {
+fn opened(body: &str) -> Result<Compiled, String> {
     let head = if body.contains("options:") { "" } else { "options: { disposition: allow }\n" };
     let files = MemoryFiles::new().with("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
     let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.rendered() + "\n").collect();
-    load(&files, "p.yaml", purpose).map_err(shown)
+    load(&files, "p.yaml").map_err(shown)
 }
 
 fn compiled(body: &str) -> Policy {
-    opened(body, Purpose::Study).unwrap_or_else(|problems| panic!("{body}\n{problems}")).policy
+    opened(body).unwrap_or_else(|problems| panic!("{body}\n{problems}")).policy
 }
 
 /// `stage reason rule status` of a refusal, or `allow stage`.
@@ -146,10 +146,10 @@ fn what_only_a_document_tells_can_be_served_under() {
         "rules: [{ set: { noindex: reject, follow: false, enforce_follow: strip } }]",
         "options: { disposition: allow, noncanonical: reject, index: false, enforce_index: meta }",
     ] {
-        let serving = opened(body, Purpose::Serve).unwrap_or_else(|problems| panic!("{body}\n{problems}"));
+        let serving = opened(body).unwrap_or_else(|problems| panic!("{body}\n{problems}"));
         assert!(serving.problems.iter().all(|p| !p.message.contains("not in this version")), "{body}");
     }
-    let serving = opened(ROBOTS, Purpose::Serve).unwrap().policy;
+    let serving = opened(ROBOTS).unwrap().policy;
     assert_eq!(said(&serving, &json!({ "meta_robots": "noindex" })), "document rule x 451");
 }
 
@@ -195,7 +195,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
         ("{ stage: response, forbid: { title: x } }", "before the facts"),
         ("{ stage: request, forbid: { meta_robots: x } }", "write `stage: response`"),
     ] {
-        let said = opened(&format!("rules: [{rule}]"), Purpose::Study).map(|_| ()).unwrap_err();
+        let said = opened(&format!("rules: [{rule}]")).map(|_| ()).unwrap_err();
         assert!(said.contains(expected), "{rule}\n{said}");
     }
 }
@@ -422,7 +422,7 @@ fn values_that_no_canonical_url_has_are_told() {
         ("set: { politeness: { rate: 5/0s } }", "a rate is needed"),
     ] {
         let body = format!("rules: [{{ id: x, {rule} }}]");
-        let told = match opened(&body, Purpose::Study) {
+        let told = match opened(&body) {
             Ok(compiled) => compiled.problems.iter().map(|p| p.rendered()).collect(),
             Err(problems) => problems,
         };

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crawlgate::config::disk::PolicyFiles;
 use crawlgate::gate::trial::run_case;
-use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::compile::{Compiled, load};
 use crawlgate::policy::source::Files;
 use crawlgate::vocab::problem::Problem;
 
@@ -25,7 +25,7 @@ const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norco
 
 /// Compiles a policy to be studied: also what the proxy does not enforce yet is judged.
 fn compiled(files: &dyn Files, path: &str) -> Result<Compiled, String> {
-    load(files, path, Purpose::Study).map_err(|problems| said(&problems))
+    load(files, path).map_err(|problems| said(&problems))
 }
 
 fn compiled_file(path: &Path) -> Result<Compiled, String> {
@@ -114,7 +114,7 @@ fn what_a_system_refuses_is_refused() {
 #[test]
 fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
-        let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap(), Purpose::Serve);
+        let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap());
         let compiled = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
         let doubts =
             compiled.problems.into_iter().filter(|problem| !problem.message.contains("in this version"));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Compiled, Purpose, load};
+use crawlgate::policy::compile::{Compiled, load};
 use crawlgate::policy::decide::{Cause, Decision};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Severity;
@@ -20,7 +20,7 @@ const POLICIES: u32 = 600;
 
 fn compiled(document: &Json) -> Compiled {
     let files = MemoryFiles::new().with("p.yaml", document.to_string());
-    load(&files, "p.yaml", Purpose::Serve).unwrap_or_else(|problems| {
+    load(&files, "p.yaml").unwrap_or_else(|problems| {
         panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
     })
 }
@@ -214,7 +214,7 @@ fn overlaps_of_spaces_have_a_witness() {
              - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
         );
         let files = MemoryFiles::new().with("p", text);
-        let problems = load(&files, "p", Purpose::Serve).unwrap_or_else(|p| panic!("{p:?}")).problems;
+        let problems = load(&files, "p").unwrap_or_else(|p| panic!("{p:?}")).problems;
         let overlaps = problems.into_iter().find(|p| p.message.contains("overlap"));
         overlaps.map(|p| (p.rule.unwrap().as_str().to_owned(), p.message))
     };
@@ -240,7 +240,7 @@ fn overlaps_of_spaces_have_a_witness() {
     // What the document allows is for all.
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
-    let compiled = load(&MemoryFiles::new().with("p", text), "p", Purpose::Serve).unwrap();
+    let compiled = load(&MemoryFiles::new().with("p", text), "p").unwrap();
     assert!(!compiled.problems.iter().any(|p| p.message.contains("overlap")));
 }
 
@@ -250,7 +250,7 @@ fn told(rules: &str) -> Vec<String> {
          lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
     );
     let files = MemoryFiles::new().with("p", text);
-    let problems = load(&files, "p", Purpose::Serve).unwrap_or_else(|p| panic!("{p:?}")).problems;
+    let problems = load(&files, "p").unwrap_or_else(|p| panic!("{p:?}")).problems;
     let doubts = problems.iter().filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"));
     doubts.map(|p| format!("{}: {}", p.rule.as_ref().unwrap().as_str(), p.message)).collect()
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFiles;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -63,7 +63,7 @@ fn every_kind_is_read_from_files_written_and_packed() {
                  lists: {{ l: {{ kind: {kind}, file: lists/l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
             );
             let files = MemoryFiles::new().with("p/p.yaml", text).with("p/lists/l", bytes);
-            let compiled = load(&files, "p/p.yaml", Purpose::Serve).unwrap();
+            let compiled = load(&files, "p/p.yaml").unwrap();
             let refuses = |url: &str| {
                 let facts = CaseFacts::of_url(url).unwrap();
                 compiled.policy.decide(&facts.facts()).1.rejects()
@@ -80,7 +80,7 @@ fn addresses_are_read_from_files_too() {
                 lists: { l: { kind: addresses, file: l } }\nrules: [{ id: r, forbid: { in: l } }]\n";
     let list = packed("10.0.0.0/8\n2001:db8::/32 # documentation\n192.0.2.1\n");
     let files = MemoryFiles::new().with("p.yaml", text).with("l", list);
-    let policy = load(&files, "p.yaml", Purpose::Serve).unwrap().policy;
+    let policy = load(&files, "p.yaml").unwrap().policy;
     for (address, expected) in [
         ("10.1.2.3", true),
         ("2001:db8::1", true),
@@ -101,7 +101,7 @@ fn wrong_items_have_their_lines() {
                 lists: { l: { kind: hosts, file: l.gz } }\nrules: [{ id: r, forbid: { in: l } }]\n";
     let files =
         MemoryFiles::new().with("p.yaml", text).with("l.gz", packed("a.example\n\n  http://b/ # x\n"));
-    let problems = load(&files, "p.yaml", Purpose::Serve).unwrap_err();
+    let problems = load(&files, "p.yaml").unwrap_err();
     assert_eq!(problems.len(), 1);
     let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
     assert!(problems[0].rendered().starts_with(expected), "{}", problems[0].rendered());
@@ -111,6 +111,6 @@ fn wrong_items_have_their_lines() {
 #[test]
 fn a_policy_is_not_packed() {
     let files = MemoryFiles::new().with("p.yaml", packed("policy: 1\n"));
-    let problems = load(&files, "p.yaml", Purpose::Serve).unwrap_err();
+    let problems = load(&files, "p.yaml").unwrap_err();
     assert!(problems[0].message.contains("which only lists may be"), "{}", problems[0]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crawlgate::policy::Policy;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
 use crawlgate::policy::options::checks::{self, Check};
 use crawlgate::policy::options::{recrawl, schema};
@@ -13,7 +13,7 @@ use crawlgate::vocab::target::UrlTarget;
 
 fn opened(body: &str) -> Result<Policy, String> {
     let text = format!("policy: 1\nname: p\n{body}\n");
-    let loaded = load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", Purpose::Serve);
+    let loaded = load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
     match loaded {
         Ok(compiled) => Ok(compiled.policy),
         Err(problems) => Err(problems.iter().map(|problem| problem.rendered()).collect()),

@@ -29,7 +29,7 @@ fn policies() -> u64 {
 
 fn compiled(document: &Json) -> Policy {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml", compile::Purpose::Study) {
+    match compile::load(&files, "policy.yaml") {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
             panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use crawlgate::config::file::{self, ConfigFile};
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::{self, FileKind, MemoryFiles};
 use crawlgate::vocab::problems::Problems;
 use serde_json::{Value as Json, json};
@@ -123,7 +123,7 @@ fn policies_that_compile_fit_and_broken_ones_do_not() {
         // Some of these are there to be refused.
         let broken = path.starts_with("tests/broken") || path.starts_with("tests/policies");
         let files = MemoryFiles::new().with(&name, text.as_str());
-        let accepted = kind != FileKind::Other && (!broken || load(&files, &name, Purpose::Study).is_ok());
+        let accepted = kind != FileKind::Other && (!broken || load(&files, &name).is_ok());
         match (accepted, schema.mistake(&text)) {
             (true, Some(mistake)) => wrong.push(format!("{name}: {mistake}")),
             (true, None) => good += 1,

@@ -3,7 +3,7 @@
 use crawlgate::gate::trial::Trial;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::explain::RuleStatus;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::Problem;
@@ -13,22 +13,17 @@ use serde_json::{Value as Json, json};
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
 
 fn compiled(text: &str) -> Policy {
-    for purpose in [Purpose::Serve, Purpose::Study] {
-        let files = MemoryFiles::new().with("p.yaml", text);
-        let compiled = load(&files, "p.yaml", purpose).unwrap_or_else(|problems| {
-            panic!("{text}\n{}", problems.iter().map(Problem::rendered).collect::<Vec<_>>().join("\n"))
-        });
-        if purpose == Purpose::Study {
-            return compiled.policy;
-        }
-    }
-    unreachable!()
+    let files = MemoryFiles::new().with("p.yaml", text);
+    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
+        panic!("{text}\n{}", problems.iter().map(Problem::rendered).collect::<Vec<_>>().join("\n"))
+    });
+    compiled.policy
 }
 
 /// What is said of a policy that is refused.
 fn mistakes(text: &str) -> String {
     let files = MemoryFiles::new().with("p.yaml", text);
-    let problems = load(&files, "p.yaml", Purpose::Serve).map(|_| ()).unwrap_err();
+    let problems = load(&files, "p.yaml").map(|_| ()).unwrap_err();
     problems.iter().filter(|p| p.is_error()).map(|p| format!("{p}\n")).collect()
 }
 
@@ -396,12 +391,12 @@ fn files_of_a_directory_join_their_spaces() {
     let files = MemoryFiles::new()
         .with("p/a.yaml", format!("{HEAD}global_space: union\nspaces: [{{ name: one, crawlers: [a] }}]\n"))
         .with("p/b.yaml", "spaces: [{ name: two, rules: [{ forbid: { ext: gif } }] }]\n");
-    let policy = load(&files, "p", Purpose::Serve).unwrap().policy;
+    let policy = load(&files, "p").unwrap().policy;
     let names: Vec<&str> = policy.spaces().all().iter().map(|space| space.name.as_str()).collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!(policy.rules()[0].id.as_str(), "spaces.two.rules.1");
     let twice = MemoryFiles::new().with("p/a.yaml", HEAD).with("p/b.yaml", "global_space: union\n");
-    let problems = load(&twice, "p", Purpose::Serve).map(|_| ()).unwrap_err();
+    let problems = load(&twice, "p").map(|_| ()).unwrap_err();
     assert!(problems[0].message.contains("only one file"), "{}", problems[0]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::policy::traps::Trap;
@@ -124,7 +124,7 @@ fn traps_equal_their_oracles() {
 #[test]
 fn keys_equal_their_oracle() {
     let text = "policy: 1\nname: p\noptions: { disposition: allow, strip_params: [sid, 'utm_*'] }\n";
-    let policy = load(&MemoryFiles::new().with("p", text), "p", Purpose::Serve).unwrap().policy;
+    let policy = load(&MemoryFiles::new().with("p", text), "p").unwrap().policy;
     let stripped = Regex::new("^(sid|utm_.*)$").unwrap();
     let (mut chance, mut changed) = (Chance(2), 0);
     for _ in 0..URLS {
@@ -154,7 +154,7 @@ fn the_first_trap_that_is_looked_for_decides() {
             "policy: 1\nname: p\noptions: {{ disposition: allow, traps: [{}] }}\nrules: [{{ id: no, when: {{ path: /b }}, set: {{ traps: none }} }}]\n",
             names.join(", ")
         );
-        let policy = load(&MemoryFiles::new().with("p", text), "p", Purpose::Serve).unwrap().policy;
+        let policy = load(&MemoryFiles::new().with("p", text), "p").unwrap().policy;
         for _ in 0..50 {
             let target = chance.url();
             let (trail, decision) = policy.request(&Facts::of_url(&target));

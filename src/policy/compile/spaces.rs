@@ -10,24 +10,18 @@ use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
 
-use super::Purpose;
 use super::drafts::{Draft, Drafts, Home, condition_of};
 use super::options::Options;
 
 /// The spaces of a policy.
 pub(super) fn spaces(
     source: &Source,
-    purpose: Purpose,
     drafts: &Drafts<'_>,
     options: &mut Options,
     problems: &mut Problems,
 ) -> Spaces {
     unique(&source.spaces, problems);
     global_rules(drafts, problems);
-    if let Some(global) = source.global.as_ref().filter(|_| purpose == Purpose::Serve) {
-        let message = "`global_space` is asked only for URLs of the ledger, which is not in this version";
-        problems.push(Problem::warning(&global.place, message));
-    }
     let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
         name: space.name.value.clone(),
         crawlers: space.crawlers.iter().map(|name| name.value.clone()).collect(),

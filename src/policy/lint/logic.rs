@@ -348,7 +348,7 @@ mod tests {
              lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
              rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
         );
-        compile::load(&MemoryFiles::new().with("p", text), "p", compile::Purpose::Serve).unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p").unwrap().policy
     }
 
     fn relation(a: &str, b: &str) -> &'static str {

@@ -2,7 +2,7 @@
 
 use crawlgate::gate::trial::{Trial, run_case};
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{self, Compiled, Purpose};
+use crawlgate::policy::compile::{self, Compiled};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::report::case;
 use crawlgate::vocab::problem::Problem;
@@ -45,22 +45,19 @@ const ODD: [&str; 28] = [
     "\u{1f600}\u{202e}",
 ];
 
-fn load(document: &Json, cases: &str, purpose: Purpose) -> Result<Compiled, Vec<Problem>> {
+fn load(document: &Json, cases: &str) -> Result<Compiled, Vec<Problem>> {
     let head = document.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
     let text = format!("{}cases:\n{cases}", head.collect::<String>());
     let cases = if cases.is_empty() { text.replace("cases:\n", "") } else { text };
-    compile::load(&MemoryFiles::new().with("p.yaml", cases), "p.yaml", purpose)
+    compile::load(&MemoryFiles::new().with("p.yaml", cases), "p.yaml")
 }
 
 #[test]
 fn cases_pass_under_the_policy_that_they_were_made_by() {
     let mut generator = Generator::whole(7);
-    let (mut served, mut made) = (0, 0);
     for _ in 0..POLICIES {
         let document = generator.made().to_json();
-        let live = load(&document, "", Purpose::Serve);
-        served += usize::from(live.is_ok());
-        let Ok(policy) = live.or_else(|_| load(&document, "", Purpose::Study)) else { panic!("{document}") };
+        let Ok(policy) = load(&document, "") else { panic!("{document}") };
         let mut cases = String::new();
         for _ in 0..4 {
             let mut given = generator.world().to_json();
@@ -70,17 +67,14 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
             let facts = CaseFacts::from_json(given).unwrap();
             let trial = Trial::new(&policy.policy, &facts, profile.unwrap_or(Profile::Generic));
             cases.push_str(&case::of(&trial, given, profile));
-            made += 1;
         }
-        let again = load(&document, &cases, Purpose::Study);
+        let again = load(&document, &cases);
         let again = again.unwrap_or_else(|problems| panic!("{problems:#?}\n{cases}\n{document}"));
         for case in &again.cases {
             let passed = run_case(&again.policy, case);
             assert!(passed.is_ok(), "{:#?}\n{cases}\n{document}", passed.unwrap_err().mismatches);
         }
     }
-    println!("{served} of {POLICIES} policies serve; {made} cases");
-    assert!(served > POLICIES / 20, "{served} {made}");
 }
 
 /// Texts that look like something else, in facts that take any.

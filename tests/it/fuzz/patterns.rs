@@ -3,7 +3,7 @@
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{self, Purpose};
+use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::reason::Reason;
 use serde_json::json;
@@ -101,7 +101,7 @@ fn compiled(asked: &Asked<'_>) -> Option<Policy> {
         "rules": [{ "id": "it", "forbid": condition }],
     });
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    match compile::load(&files, "policy.yaml", Purpose::Study) {
+    match compile::load(&files, "policy.yaml") {
         Ok(compiled) => Some(compiled.policy),
         Err(problems) => {
             assert!(problems.iter().any(|problem| problem.is_error()));

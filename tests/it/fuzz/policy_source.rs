@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::policy::compile::{self, Compiled, Purpose};
+use crawlgate::policy::compile::{self, Compiled};
 use crawlgate::policy::coverage::Coverage;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::{Place, Problem};
@@ -10,28 +10,18 @@ use crawlgate::vocab::problem::{Place, Problem};
 /// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
 const FILES: [&str; 4] = ["policy.yaml", "lists/one.txt", "lists/two.txt", "lists/three.gz"];
 
-/// Reads and compiles the input for both purposes, and runs its cases.
+/// Reads and compiles the input, and runs its cases.
 pub(crate) fn run(input: &[u8]) {
     let parts = FILES.into_iter().zip(input.splitn(FILES.len(), |byte| *byte == 0));
     let files: BTreeMap<&str, &[u8]> = parts.collect();
     let given = files.iter().fold(MemoryFiles::new(), |given, (path, bytes)| given.with(path, *bytes));
-    let served = compiled(&given, &files, Purpose::Serve);
-    let studied = compiled(&given, &files, Purpose::Study);
-    let Some(studied) = studied else {
-        assert!(served.is_none(), "what may be served under may be studied");
-        return;
-    };
-    if let Some(served) = &served {
-        assert_eq!(served.policy.rules().len(), studied.policy.rules().len());
-        assert_eq!(served.policy.revision(), studied.policy.revision());
-    }
-    for compiled in served.iter().chain([&studied]) {
-        ask(compiled);
+    if let Some(compiled) = compiled(&given, &files) {
+        ask(&compiled);
     }
 }
 
-fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>, purpose: Purpose) -> Option<Compiled> {
-    let (compiled, problems) = match compile::load(given, FILES[0], purpose) {
+fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compiled> {
+    let (compiled, problems) = match compile::load(given, FILES[0]) {
         Ok(compiled) => {
             assert!(!compiled.problems.iter().any(Problem::is_error), "a policy with errors");
             assert_eq!(compiled.places.len(), compiled.policy.rules().len());

@@ -10,7 +10,7 @@ use crawlgate::ledger::event::EventKind;
 use crawlgate::ledger::key::Key;
 use crawlgate::ledger::transition::Tolerance;
 use crawlgate::policy::Policy;
-use crawlgate::policy::compile::{Purpose, builtin, load};
+use crawlgate::policy::compile::{builtin, load};
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::store::ledger::{Cursor, Ledger, LedgerSettings};
 
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn policy(spaces: &str) -> Arc<Policy> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nspaces:\n{spaces}");
-    Arc::new(load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", Purpose::Serve).unwrap().policy)
+    Arc::new(load(&MemoryFiles::new().with("p.yaml", text), "p.yaml").unwrap().policy)
 }
 
 /// `news` keeps a.test, another crawler gets b.test, and nobody c.test.

@@ -125,7 +125,7 @@ impl Bench {
              rules: [{rules}]\n"
         );
         let files = MemoryFiles::new().with("p.yaml", text);
-        let compiled = compile::load(&files, "p.yaml", compile::Purpose::Serve);
+        let compiled = compile::load(&files, "p.yaml");
         let policy = compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy;
         let fetched = Fetched { status: Some(200), body: file.as_bytes(), ..Fetched::failed(Ending::File) };
         let known = Arc::new(Known::after(None, &fetched, clock.now()));

@@ -96,7 +96,7 @@ fn mistakes_in_windows_are_told() {
             "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {{ schedule: [{window}] }} }}\nrules: []\n"
         );
         let files = MemoryFiles::new().with("p.yaml", text);
-        let problems = compile::load(&files, "p.yaml", compile::Purpose::Serve).expect_err(window);
+        let problems = compile::load(&files, "p.yaml").expect_err(window);
         let said = format!("{problems:?}");
         assert!(said.contains(told), "{window}: {said}");
     }

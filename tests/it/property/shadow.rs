@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{self, Purpose};
+use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision};
 use crawlgate::policy::fact::{Fact, Facts};
 use crawlgate::policy::rule::{PolicyStage, RuleIndex};
@@ -19,7 +19,7 @@ const POLICIES: u64 = 1_000;
 
 fn compiled(document: &Json) -> Option<Policy> {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    compile::load(&files, "policy.yaml", Purpose::Serve).ok().map(|compiled| compiled.policy)
+    compile::load(&files, "policy.yaml").ok().map(|compiled| compiled.policy)
 }
 
 /// Every rule of a tree, by a change to it; `None` removes it.

@@ -9,7 +9,7 @@ use crawlgate::gate::judged::Asked;
 use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
 use crawlgate::gate::robots::RobotsFiles;
 use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::files::MemoryFiles;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
@@ -40,7 +40,7 @@ impl Gate {
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {{ {politeness} }} }}\n"
         );
         let files = MemoryFiles::new().with("p", text);
-        let policy = load(&files, "p", Purpose::Serve).unwrap().policy;
+        let policy = load(&files, "p").unwrap().policy;
         Self { world: Arc::new(World::new(&clock)), in_force: InForce::new(Snapshot::new(policy, ())), hand }
     }
 

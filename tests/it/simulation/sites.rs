@@ -279,6 +279,6 @@ pub(super) fn policy(version: usize) -> Snapshot<()> {
         "policy: 1\nname: v{version}\noptions: {{ disposition: allow, robots: {{ obey: false }} }}\nrules:\n{rules}"
     );
     let files = MemoryFiles::new().with("p.yaml", text);
-    let compiled = compile::load(&files, "p.yaml", compile::Purpose::Serve);
+    let compiled = compile::load(&files, "p.yaml");
     Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
 }

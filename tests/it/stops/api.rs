@@ -51,7 +51,7 @@ impl Bench {
         let metrics = Metrics::new(&[], &[]).unwrap();
         let stops = Arc::new(Stops::new(10, clock.clone(), metrics.clone()));
         let files = MemoryFiles::new().with("p.yaml", POLICY);
-        let policy = compile::load(&files, "p.yaml", compile::Purpose::Serve).unwrap().policy;
+        let policy = compile::load(&files, "p.yaml").unwrap().policy;
         let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &clock);
         let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();

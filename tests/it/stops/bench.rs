@@ -155,7 +155,7 @@ pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
-    let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml", compile::Purpose::Serve);
+    let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
     Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
 }
 

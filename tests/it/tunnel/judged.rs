@@ -11,7 +11,7 @@ use crawlgate::gate::hold::{Hold, HoldLimits};
 use crawlgate::gate::snapshot::{InForce, Snapshot};
 use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelVerdict, TunnelWay, tunnel};
 use crawlgate::metrics::Metrics;
-use crawlgate::policy::compile::{Purpose, load};
+use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFiles;
 use crawlgate::store::Store;
 use crawlgate::vocab::crawler::Crawler;
@@ -58,8 +58,7 @@ impl Destinations for Names {
 fn snapshot(rules: &str) -> Snapshot<()> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
     let files = MemoryFiles::new().with("p.yaml", text);
-    let compiled =
-        load(&files, "p.yaml", Purpose::Serve).unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
+    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
     Snapshot::new(compiled.policy, ())
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{self, Purpose};
+use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
 use crawlgate::policy::options::SetBy;
 use crawlgate::policy::rule::Rule;
@@ -37,7 +37,7 @@ pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
 }
 
 pub(super) fn compiled_from(files: &dyn Files, path: &str) -> Result<Policy, String> {
-    let compiled = compile::load(files, path, Purpose::Study);
+    let compiled = compile::load(files, path);
     compiled.map(|compiled| compiled.policy).map_err(|problems| {
         problems.iter().filter(|problem| problem.is_error()).map(|problem| format!("{problem}\n")).collect()
     })
