@@ -87,9 +87,12 @@ fn open(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
+    let new = !path.exists();
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-    // It may be new: lines that are on the disk are lost with a file whose name is not.
-    keep_name(path)?;
+    // Lines that are on the disk are lost with a file whose name is not.
+    if new {
+        keep_name(path)?;
+    }
     let length = file.metadata()?.len();
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;

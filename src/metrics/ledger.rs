@@ -22,6 +22,8 @@ pub struct LedgerCounts {
     pub dropped: u64,
     /// Commits that failed since the start.
     pub failures: u64,
+    /// Whether its writer has broken down.
+    pub broken: bool,
 }
 
 pub(super) struct LedgerFamilies {
@@ -31,6 +33,7 @@ pub(super) struct LedgerFamilies {
     waits: IntCounter,
     dropped: IntCounter,
     failures: IntCounter,
+    broken: IntGauge,
 }
 
 impl LedgerFamilies {
@@ -44,6 +47,7 @@ impl LedgerFamilies {
             waits: new.counter(&names::LEDGER_WAITS)?,
             dropped: new.counter(&names::LEDGER_DROPPED)?,
             failures: new.counter(&names::LEDGER_FAILURES)?,
+            broken: new.gauge(&names::LEDGER_BROKEN)?,
         })
     }
 }
@@ -56,6 +60,7 @@ impl Metrics {
         for (gauge, now) in gauges.zip(counts.urls.into_iter().chain([counts.queue])) {
             gauge.set(i64::try_from(now).unwrap_or(i64::MAX));
         }
+        families.broken.set(counts.broken.into());
         let counters = families.events.iter().chain([&families.waits, &families.dropped, &families.failures]);
         let since = counts.events.into_iter().chain([counts.waits, counts.dropped, counts.failures]);
         for (counter, now) in counters.zip(since) {

@@ -304,6 +304,12 @@ pub const LEDGER_FAILURES: Family = counter(
     &[],
     "Attempts to write the ledger that failed; each is made again after a second, unless its writer broke down.",
 );
+/// The writer has panicked.
+pub const LEDGER_BROKEN: Family = gauge(
+    "crawlgate_ledger_broken",
+    &[],
+    "1 if the ledger's writer has broken down: nothing is remembered until the next start.",
+);
 /// The policy in force.
 pub const POLICY_INFO: Family =
     gauge("crawlgate_policy_info", &["policy", "revision"], "The policy in force; always 1.");
@@ -404,6 +410,7 @@ pub const ALWAYS: &[Family] = &[
     LEDGER_FEED_EVENTS,
     LEDGER_DROPPED,
     LEDGER_FAILURES,
+    LEDGER_BROKEN,
     DECISION_LOG_DROPPED,
     PANICS,
     BUILD_INFO,
@@ -453,6 +460,7 @@ pub const ALL: &[Family] = &[
     LEDGER_WAITS,
     LEDGER_DROPPED,
     LEDGER_FAILURES,
+    LEDGER_BROKEN,
     POLICY_INFO,
     POLICY_LAST_RELOAD_SUCCESS,
     POLICY_LAST_RELOAD_TIMESTAMP,

@@ -232,9 +232,9 @@ impl Ledger {
         Ok(entry.map(|entry| entry.record))
     }
 
-    /// The URL whose document has this content, the one that had it first of those that still do.
+    /// The URL whose document has this content: the first, for as long as it does. Nothing if the disk fails.
     pub fn with_content(&self, content: Key) -> Option<Arc<str>> {
-        self.inner().holder(content).map(|record| Arc::from(&*record.url))
+        self.inner().holder(content).ok().flatten().map(|record| Arc::from(&*record.url))
     }
 
     /// Waits until there is room for a note, if the configuration wants that.
@@ -355,7 +355,7 @@ impl Handle {
         self.inner.ends.store(true, Ordering::Relaxed);
         let threads = take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.into_iter().any(|thread| thread.join().is_err()) {
-            tracing::error!("the ledger's writer has panicked; what it was last told may be lost");
+            tracing::error!("a thread of the ledger has panicked");
         }
     }
 }
@@ -423,10 +423,10 @@ impl Inner {
 
     fn take(&self, note: &Note) -> Result<(), Failed> {
         // The first that has a content stays the one to be found by it.
-        let content = note.content.filter(|content| self.holder(*content).is_none());
-        if let Some(content) = content {
-            self.memory.of(content).put_content(content, note.key);
-        }
+        let content = match note.content {
+            Some(content) => self.holder(content)?.is_none().then_some(content),
+            None => None,
+        };
         let mut shard = self.memory.of(note.key);
         let before = self.entry(&mut shard, note.key)?;
         let noted = transition::note(before.as_ref().map(|entry| &*entry.record), &note.seen, self.tolerance);
@@ -445,14 +445,21 @@ impl Inner {
         let change = self.queue.push(change);
         self.memory.put(&mut shard, note.key, Unfolded::new(entry, change));
         drop(shard);
+        if let Some(content) = content {
+            self.memory.of(content).put_content(content, note.key);
+        }
         self.leave(left, note.key);
         Ok(())
     }
 
-    /// A content that a record has no more does not lead to it. No other shard may be locked.
+    /// A content that a record has no more does not lead to it. No shard may be locked.
     fn leave(&self, left: Option<Key>, key: Key) {
-        if let Some(content) = left {
-            self.memory.of(content).drop_content(content, key);
+        let Some(content) = left else { return };
+        self.memory.of(content).drop_content(content, key);
+        // Another look at the URL may have brought it back meanwhile.
+        let now = self.entry(&mut self.memory.of(key), key).ok().flatten();
+        if now.is_some_and(|entry| entry.content == Some(content)) {
+            self.memory.of(content).put_content(content, key);
         }
     }
 
@@ -468,11 +475,15 @@ impl Inner {
     }
 
     /// The record that a content leads to, if it still has it.
-    fn holder(&self, content: Key) -> Option<Arc<Record>> {
+    fn holder(&self, content: Key) -> Result<Option<Arc<Record>>, Failed> {
         let in_memory = self.memory.of(content).content(content);
-        let key = in_memory.or_else(|| self.view.content(content).ok().flatten())?;
-        let entry = self.entry(&mut self.memory.of(key), key).ok().flatten()?;
-        (entry.content == Some(content)).then_some(entry.record)
+        let key = match in_memory {
+            Some(key) => Some(key),
+            None => self.view.content(content)?,
+        };
+        let Some(key) = key else { return Ok(None) };
+        let entry = self.entry(&mut self.memory.of(key), key)?;
+        Ok(entry.filter(|entry| entry.content == Some(content)).map(|entry| entry.record))
     }
 
     /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.

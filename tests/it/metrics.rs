@@ -38,7 +38,7 @@ const NAMES: &str = "
     crawlgate_mint_waits_total crawlgate_ca_not_after_timestamp_seconds crawlgate_trace_spans_exported_total
     crawlgate_trace_spans_dropped_total
     crawlgate_ledger_urls crawlgate_ledger_events_total crawlgate_ledger_queue crawlgate_ledger_waits_total
-    crawlgate_ledger_dropped_total crawlgate_ledger_failures_total
+    crawlgate_ledger_dropped_total crawlgate_ledger_failures_total crawlgate_ledger_broken
     crawlgate_ledger_feed_events_total crawlgate_ledger_feed_failures_total crawlgate_ledger_feed_behind
     crawlgate_build_info";
 const PROCESS_NAMES: &str = "

@@ -34,17 +34,27 @@ pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
 /// The sweep, once it is over.
 fn follow(admin: &settings::Admin, dry_run: bool) -> Result<Json, Failure> {
     let body = Some(json!({ "dry_run": dry_run }).to_string());
-    admin::ask(admin, &Asked { method: "POST", body, ..Asked::get("/api/v1/ledger/sweep") })?;
+    let begun = admin::ask(admin, &Asked { method: "POST", body, ..Asked::get("/api/v1/ledger/sweep") })?;
     let mut bar = Bar::new("URLs");
     loop {
         let stats = admin::ask(admin, &Asked::get("/api/v1/ledger"))?;
         let sweep = stats.get("sweep").cloned().unwrap_or(Json::Null);
+        if !is_same(&begun, &stats) {
+            let broken_off =
+                "the sweep was broken off: another policy was loaded meanwhile. Ask for it again";
+            return Err(Failure::Other(broken_off.into()));
+        }
         if sweep.get("state").and_then(Json::as_str) != Some("running") {
             return Ok(sweep);
         }
         bar.at(number(&sweep, "looked_at"), number(&sweep, "total"));
         thread::sleep(LOOK);
     }
+}
+
+/// Whether two answers of the proxy tell of one sweep.
+fn is_same(begun: &Json, now: &Json) -> bool {
+    ["/sweep/dry_run", "/sweep/revision"].into_iter().all(|place| begun.pointer(place) == now.pointer(place))
 }
 
 /// A sweep in a few lines.
@@ -87,6 +97,17 @@ fn gaps(sweep: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_sweep_is_not_taken_for_the_one_that_was_asked_for() {
+        let sweep =
+            |dry_run, revision| json!({ "sweep": { "dry_run": dry_run, "revision": revision, "total": 9 } });
+        let begun = sweep(true, "3f9c2a1b");
+        assert!(is_same(&begun, &sweep(true, "3f9c2a1b")));
+        for other in [sweep(true, "00000000"), sweep(false, "3f9c2a1b"), json!({ "sweep": null })] {
+            assert!(!is_same(&begun, &other), "{other}");
+        }
+    }
 
     #[test]
     fn a_dry_run_is_told_as_one() {

@@ -162,6 +162,7 @@ fn counts(stats: &Stats) -> LedgerCounts {
         waits: stats.waits,
         dropped: stats.dropped,
         failures: stats.failures,
+        broken: stats.broken,
     }
 }
 

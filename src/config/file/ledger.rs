@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Row<Ledger>] = &[
     },
     Row {
         key: "cache",
-        about: "Memory for records and tables, about; two bytes for each URL come on top.",
+        about: "Memory for records and tables, about; a few bytes for each URL come on top.",
         kind: Kind::Size(CACHE, |l| &mut l.cache),
     },
     Row {

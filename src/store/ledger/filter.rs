@@ -55,18 +55,24 @@ impl Filter {
 
     /// Whether the tables do not have this key for certain.
     pub(super) fn lacks(&self, key: Key) -> bool {
-        let mut layers = self.layers.iter().map_while(OnceLock::get);
-        self.whole.load(Ordering::Acquire) && !layers.any(|layer| layer.may_have(key))
+        self.whole.load(Ordering::Acquire) && !self.may_have(key)
     }
 
-    /// The tables are about to have this key.
+    fn may_have(&self, key: Key) -> bool {
+        self.layers.iter().map_while(OnceLock::get).any(|layer| layer.may_have(key))
+    }
+
+    /// The tables are about to have this key. One that may be there takes no more room, however often it is written.
     pub(super) fn insert(&self, key: Key) {
-        let last = self.last.load(Ordering::Relaxed);
-        let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else { return };
+        if self.may_have(key) {
+            return;
+        }
+        let last = self.last.load(Ordering::Acquire);
+        let Some(layer) = self.layers.iter().take(last + 1).filter_map(OnceLock::get).last() else { return };
         layer.put(key);
         if layer.taken.fetch_add(1, Ordering::Relaxed) + 1 == layer.room && last + 1 < LAYERS {
             self.layer(last + 1, layer.room.saturating_mul(2));
-            self.last.store(last + 1, Ordering::Relaxed);
+            self.last.store(last + 1, Ordering::Release);
         }
     }
 
@@ -135,6 +141,8 @@ mod tests {
         // Two layers more.
         let keys = FIRST * 5;
         (0..keys).for_each(|n| filter.insert(key(n)));
+        // Written again and again.
+        (0..10).for_each(|_| (0..keys).for_each(|n| filter.insert(key(n))));
         assert_eq!(filter.layers.iter().map_while(OnceLock::get).count(), 3);
         assert!((0..keys).all(|n| !filter.lacks(key(n))));
         let wrong = (keys..keys + 100_000).filter(|n| !filter.lacks(key(*n))).count();

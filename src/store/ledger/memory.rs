@@ -157,12 +157,10 @@ impl Memory {
         let mut found = Vec::new();
         for shard in self.shards.iter().skip(after.map_or(0, place)) {
             let shard = lock(shard);
-            let behind = shard.unfolded().filter(|(key, _)| Some(**key) > after);
-            let mut next: Vec<_> = behind.map(|(key, unfolded)| (*key, unfolded.entry.clone())).collect();
-            drop(shard);
-            next.sort_unstable_by_key(|(key, _)| *key);
-            next.truncate(most - found.len());
-            found.append(&mut next);
+            let keys = shard.unfolded().map(|(key, _)| *key);
+            let next = least(keys.filter(|key| Some(*key) > after).collect(), most - found.len());
+            let entry = |key| shard.unfolded.get(&key).map(|unfolded| (key, unfolded.entry.clone()));
+            found.extend(next.into_iter().filter_map(entry));
             if found.len() == most {
                 break;
             }
@@ -226,6 +224,16 @@ impl Shard {
             self.contents.remove(&content);
         }
     }
+}
+
+/// The first of them, in their order.
+fn least(mut keys: Vec<Key>, most: usize) -> Vec<Key> {
+    if keys.len() > most {
+        keys.select_nth_unstable(most);
+        keys.truncate(most);
+    }
+    keys.sort_unstable();
+    keys
 }
 
 fn place(key: Key) -> usize {

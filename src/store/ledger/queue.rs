@@ -113,8 +113,12 @@ impl Queue {
 
     /// Puts a change in and says its number, from 1.
     pub(super) fn push(&self, change: Change) -> u64 {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
+        if self.is_closed() {
+            self.drop_one();
+            return state.batch.upto;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         state.batch.changes.push(change);
         state.batch.upto += 1;
         let (number, many) = (state.batch.upto, state.batch.changes.len());
@@ -187,8 +191,10 @@ impl Queue {
 
     /// The writer has gone: what waits is lost, and nobody waits for it.
     pub(super) fn close(&self) {
+        let state = self.lock();
         self.closed.store(true, Ordering::Release);
         let lost = self.waiting.swap(0, Ordering::Relaxed);
+        drop(state);
         self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
         // Whoever looks from here on sees that it is closed; whoever waits already looks again.
         self.durable.send_modify(|_| {});

@@ -130,7 +130,8 @@ impl Writer {
         };
         if let Some(base) = &self.base {
             // Before anybody could find them in the tables only.
-            slice.records.iter().for_each(|(key, _)| self.inner.memory.tables_have(*key));
+            let entries = slice.records.iter().filter(|(_, unfolded)| unfolded.entry.is_some());
+            entries.for_each(|(key, _)| self.inner.memory.tables_have(*key));
             base.commit(&commit)?;
         }
         self.committed(state, &events, slice)
