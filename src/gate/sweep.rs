@@ -6,7 +6,7 @@
 //! what it has noted: after a restart it goes on there, and what it looks at twice is told of once. No request waits for
 //! it.
 //!
-//! What is noted under a policy that is not in force any more may come when the sweep has passed: [`pass_again`].
+//! What is noted under a policy that is not in force any more may come when the sweep has passed: `pass_again`.
 
 mod judge;
 mod progress;

@@ -7,6 +7,7 @@
 mod disk;
 mod filter;
 mod form;
+mod inner;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -17,9 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle, sleep};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -27,15 +28,15 @@ use tokio::sync::watch;
 use crate::ledger::event::{Event, EventKind};
 use crate::ledger::key::Key;
 use crate::ledger::record::{At, Record};
-use crate::ledger::seen::{Seen, What};
-use crate::ledger::transition::{self, Kept, Tolerance};
+use crate::ledger::seen::Seen;
+use crate::ledger::transition::Tolerance;
 use crate::vocab::crawl_status::CrawlStatus;
 
-use disk::{Base, Bygone, Page, Place, View};
+use disk::{Base, Bygone, Place, View};
 pub use disk::{Failed, OpenError};
-use form::Entry;
-use memory::{Memory, Shard, Unfolded};
-use queue::{Change, Queue, Then};
+use inner::Inner;
+use memory::Memory;
+use queue::{Queue, Then};
 use writer::Writer;
 
 /// How long a disk that fails is left alone.
@@ -50,28 +51,6 @@ pub struct Ledger(Arc<Handle>);
 struct Handle {
     inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// What requests and the writer share.
-struct Inner {
-    tolerance: Tolerance,
-    place: Place,
-    memory: Memory,
-    view: View,
-    /// It is about to be closed.
-    ends: AtomicBool,
-    queue: Queue,
-    urls: [AtomicI64; CrawlStatus::ALL.len()],
-    events: [AtomicU64; EventKind::ALL.len()],
-    told: watch::Sender<u64>,
-    failing: AtomicBool,
-    /// The writer has panicked.
-    broken: AtomicBool,
-    failures: AtomicU64,
-    /// So many bytes in memory are worth a pass over the tables.
-    unfolded_most: usize,
-    /// Bytes of the database's own cache.
-    pages: usize,
 }
 
 /// A look at a URL, and where it is to be written.
@@ -364,200 +343,4 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.end(Then::Finish);
     }
-}
-
-impl Inner {
-    /// What is in the journal only.
-    fn read_back(&self, page: Page) {
-        for change in page.changes {
-            let Ok(key) = change.key.try_into().map(Key) else { continue };
-            if let Some(content) = change.content.and_then(|content| content.try_into().ok()).map(Key) {
-                self.memory.of(content).put_content(content, key);
-            }
-            let entry = change.record.as_deref().and_then(form::record_from_bytes);
-            let mut shard = self.memory.of(key);
-            let before = self.memory.get(&mut shard, key).flatten();
-            let left = left(before.as_ref(), entry.as_ref());
-            self.memory.put(&mut shard, key, Unfolded::new(entry, 0));
-            drop(shard);
-            self.leave(left, key);
-        }
-    }
-
-    /// Tells the filter of every key that the tables have. A part at a time: what reads for long keeps old pages from
-    /// being used again.
-    fn read_keys(&self) {
-        let mut after = None;
-        while !self.ends.load(Ordering::Relaxed) {
-            let Ok(keys) = self.view.keys(after, KEYS_AT_ONCE) else {
-                sleep(AGAIN);
-                continue;
-            };
-            keys.iter().for_each(|key| self.memory.tables_have(*key));
-            if keys.len() < KEYS_AT_ONCE {
-                return self.memory.knows_tables();
-            }
-            after = keys.last().copied();
-        }
-    }
-
-    /// The writer has panicked.
-    fn broken(&self) {
-        let lost = self.queue.dropped();
-        tracing::error!(
-            lost,
-            "the ledger's writer has broken down, please report it: what becomes of URLs is not remembered until the \
-             next start"
-        );
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        self.failing.store(true, Ordering::Relaxed);
-        self.broken.store(true, Ordering::Relaxed);
-    }
-
-    fn note(&self, note: &Note) {
-        // What cannot be read must not be written over.
-        if self.queue.must_drop() || self.take(note).is_err() {
-            self.queue.drop_one();
-        }
-    }
-
-    fn take(&self, note: &Note) -> Result<(), Failed> {
-        // The first that has a content stays the one to be found by it.
-        let content = match note.content {
-            Some(content) => self.holder(content)?.is_none().then_some(content),
-            None => None,
-        };
-        let mut shard = self.memory.of(note.key);
-        let before = self.entry(&mut shard, note.key)?;
-        let noted = transition::note(before.as_ref().map(|entry| &*entry.record), &note.seen, self.tolerance);
-        let entry = match noted.kept {
-            Kept::Same => return Ok(()),
-            Kept::Forgotten => None,
-            Kept::Changed(record) => Some(entry_of(record, before.as_ref(), note)),
-        };
-        let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
-        let moved = (status(&before), status(&entry));
-        self.count(moved);
-        let left = left(before.as_ref(), entry.as_ref());
-        let change =
-            Change { key: note.key, entry: entry.clone(), content, event: noted.owed.map(Box::new), moved };
-        // In the order in which they hold: the shard is still locked.
-        let change = self.queue.push(change);
-        self.memory.put(&mut shard, note.key, Unfolded::new(entry, change));
-        drop(shard);
-        if let Some(content) = content {
-            self.memory.of(content).put_content(content, note.key);
-        }
-        self.leave(left, note.key);
-        Ok(())
-    }
-
-    /// A content that a record has no more does not lead to it. No shard may be locked.
-    fn leave(&self, left: Option<Key>, key: Key) {
-        let Some(content) = left else { return };
-        self.memory.of(content).drop_content(content, key);
-        // Another look at the URL may have brought it back meanwhile.
-        let now = self.entry(&mut self.memory.of(key), key).ok().flatten();
-        if now.is_some_and(|entry| entry.content == Some(content)) {
-            self.memory.of(content).put_content(content, key);
-        }
-    }
-
-    fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
-        if let Some(entry) = self.memory.get(shard, key) {
-            return Ok(entry);
-        }
-        let found = self.view.record(key)?;
-        if let Some(entry) = &found {
-            shard.cache(key, entry.clone());
-        }
-        Ok(found)
-    }
-
-    /// The record that a content leads to, if it still has it.
-    fn holder(&self, content: Key) -> Result<Option<Arc<Record>>, Failed> {
-        let in_memory = self.memory.of(content).content(content);
-        let key = match in_memory {
-            Some(key) => Some(key),
-            None => self.view.content(content)?,
-        };
-        let Some(key) = key else { return Ok(None) };
-        let entry = self.entry(&mut self.memory.of(key), key)?;
-        Ok(entry.filter(|entry| entry.content == Some(content)).map(|entry| entry.record))
-    }
-
-    /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.
-    fn records(&self, mut after: Option<Key>, most: usize) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
-        let mut found = Vec::new();
-        while found.len() < most {
-            let (memory, folded) = (self.memory.behind(after, most), self.view.behind(after, most)?);
-            // Behind the last one of a list that was cut short there may be others.
-            let ends = [
-                (memory.len(), memory.last().map(|row| row.0)),
-                (folded.len(), folded.last().map(|row| row.0)),
-            ];
-            let end = ends.into_iter().filter(|(rows, _)| *rows >= most).filter_map(|(_, last)| last).min();
-            let mut rows: BTreeMap<Key, Option<Entry>> =
-                folded.into_iter().map(|(key, entry)| (key, Some(entry))).collect();
-            rows.extend(memory);
-            let rows = rows.into_iter().filter(|(key, _)| end.is_none_or(|end| *key <= end));
-            found.extend(rows.filter_map(|(key, entry)| Some((key, entry?.record))));
-            after = end;
-            if end.is_none() {
-                break;
-            }
-        }
-        found.truncate(most);
-        Ok(found)
-    }
-
-    fn stats(&self) -> Stats {
-        let positive = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
-        let urls = CrawlStatus::ALL.into_iter().zip(self.urls.iter().map(positive));
-        let events = self.events.iter().map(|count| count.load(Ordering::Relaxed));
-        Stats {
-            urls: urls.filter(|(_, count)| *count > 0).collect(),
-            events: EventKind::ALL.into_iter().zip(events).collect(),
-            last_event: Cursor(*self.told.borrow()),
-            queue: self.queue.waiting(),
-            waits: self.queue.waits(),
-            dropped: self.queue.dropped(),
-            failures: self.failures.load(Ordering::Relaxed),
-            failing: self.failing.load(Ordering::Relaxed),
-            broken: self.broken.load(Ordering::Relaxed),
-        }
-    }
-
-    fn count(&self, (before, now): (Option<CrawlStatus>, Option<CrawlStatus>)) {
-        if before == now {
-            return;
-        }
-        for (status, by) in [(before, -1), (now, 1)] {
-            if let Some(count) = status.and_then(|status| self.urls.get(status.index())) {
-                count.fetch_add(by, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn count_event(&self, kind: EventKind) {
-        for (other, count) in EventKind::ALL.into_iter().zip(&self.events) {
-            count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
-        }
-    }
-}
-
-/// The content that a record had and has no more.
-fn left(before: Option<&Entry>, now: Option<&Entry>) -> Option<Key> {
-    let has = now.and_then(|entry| entry.content);
-    before.and_then(|entry| entry.content).filter(|had| has != Some(*had))
-}
-
-/// The record with the key of its document: a new one's, or the one that it had.
-fn entry_of(record: Arc<Record>, before: Option<&Entry>, note: &Note) -> Entry {
-    let delivered = match &note.seen.what {
-        What::Answered(answered) => answered.document.is_some() && record.last_fetched == Some(note.seen.at),
-        What::Failed { .. } | What::Refused(_) | What::Allowed => false,
-    };
-    let content = if delivered { note.content } else { before.and_then(|entry| entry.content) };
-    Entry { record, content }
 }

@@ -5,28 +5,32 @@
 //! record that is put in alone. What the journal has and the tables do not is in memory, and is read back from the
 //! journal at the start.
 
+mod place;
+mod view;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+#[cfg(test)]
+use std::path::Path;
 
-use arc_swap::ArcSwapOption;
 use prost::Message;
 use redb::backends::InMemoryBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    ReadableTableMetadata as _, TableDefinition, WriteTransaction,
+    Builder, Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    TableDefinition, WriteTransaction,
 };
 
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
 use crate::ledger::record::At;
-use crate::store::keep_name;
 
-use super::form::{self, Entry};
+use super::form;
 use super::memory::{Slice, Unfolded};
+
+pub use place::OpenError;
+pub(super) use place::Place;
+use place::{private, why_not};
+pub(super) use view::View;
 
 /// The name of the file.
 pub(super) const NAME: &str = "ledger.redb";
@@ -45,68 +49,6 @@ const META_STATE: &str = "state";
 const META_KEPT: &str = "kept:";
 /// Events that are forgotten in one go.
 const FORGOTTEN: u64 = 10_000;
-
-/// Why a ledger cannot be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// There is none.
-    Missing(PathBuf),
-    /// Another process has it.
-    InUse(PathBuf),
-    /// A later version of this program wrote it.
-    Newer(PathBuf, u64),
-    /// It cannot be read, or is no ledger.
-    Unreadable(PathBuf, String),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(
-                f,
-                "there is no ledger {}. A proxy makes it when its policy needs one, or ledger.keep says always",
-                path.display()
-            ),
-            Self::InUse(path) => write!(
-                f,
-                "the ledger {} is in use by another process. Stop that one, or give this one a store.path of its own",
-                path.display()
-            ),
-            Self::Newer(path, version) => write!(
-                f,
-                "the ledger {} has version {version}, and this program reads up to {VERSION}. Start the program that \
-                 wrote it, or move the file away: everything that is known of URLs goes with it",
-                path.display()
-            ),
-            Self::Unreadable(path, why) => write!(
-                f,
-                "the ledger {} cannot be opened: {why}. Mend it, or move the file away: everything that is known of \
-                 URLs goes with it",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// Where the tables are.
-#[derive(Clone, Debug)]
-pub(super) enum Place {
-    File(PathBuf),
-    Memory,
-}
-
-/// The tables as they were last committed, for whoever reads. None while the disk fails.
-#[derive(Default)]
-pub(super) struct View(ArcSwapOption<Tables>);
-
-struct Tables {
-    records: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
-    contents: ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>,
-    events: ReadOnlyTable<u64, &'static [u8]>,
-    meta: ReadOnlyTable<&'static str, &'static [u8]>,
-}
 
 /// The tables, for the one who writes.
 pub(super) struct Base(Database);
@@ -372,122 +314,6 @@ fn forget(write: &WriteTransaction, bygone: Bygone) -> Result<(), redb::Error> {
     Ok(())
 }
 
-impl View {
-    /// Shows what was committed last.
-    pub(super) fn show(&self, base: &Base) -> Result<(), redb::Error> {
-        let read = base.0.begin_read()?;
-        self.0.store(Some(Arc::new(Tables {
-            records: read.open_table(RECORDS)?,
-            contents: read.open_table(CONTENTS)?,
-            events: read.open_table(EVENTS)?,
-            meta: read.open_table(META)?,
-        })));
-        Ok(())
-    }
-
-    /// Shows nothing any more; the file is free once its writer has gone.
-    pub(super) fn hide(&self) {
-        self.0.store(None);
-    }
-
-    pub(super) fn record(&self, key: Key) -> Result<Option<Entry>, Failed> {
-        let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.records.get(&key.0).map_err(|_| Failed)?;
-        Ok(row.and_then(|row| form::record_from_bytes(row.value())))
-    }
-
-    pub(super) fn content(&self, content: Key) -> Result<Option<Key>, Failed> {
-        let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.contents.get(&content.0).map_err(|_| Failed)?;
-        Ok(row.map(|row| Key(*row.value())))
-    }
-
-    pub(super) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, Failed> {
-        let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.meta.get(kept_name(name).as_str()).map_err(|_| Failed)?;
-        Ok(row.map(|row| row.value().to_vec()))
-    }
-
-    /// Keys behind this one, in their order.
-    pub(super) fn keys(&self, after: Option<Key>, most: usize) -> Result<Vec<Key>, Failed> {
-        let tables = self.0.load_full().ok_or(Failed)?;
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.0));
-        let from = (from.as_ref(), Bound::Unbounded);
-        let rows = tables.records.range::<&[u8; 16]>(from).map_err(|_| Failed)?;
-        rows.take(most).map(|row| row.map(|(key, _)| Key(*key.value())).map_err(|_| Failed)).collect()
-    }
-
-    /// Records behind this key, in the order of the keys.
-    pub(super) fn behind(&self, after: Option<Key>, most: usize) -> Result<Vec<(Key, Entry)>, Failed> {
-        let tables = self.0.load_full().ok_or(Failed)?;
-        let mut found = Vec::new();
-        let from = after.map_or([0; 16], |key| key.0);
-        for row in tables.records.range::<&[u8; 16]>(&from..).map_err(|_| Failed)? {
-            let (key, bytes) = row.map_err(|_| Failed)?;
-            let key = Key(*key.value());
-            if Some(key) == after {
-                continue;
-            }
-            found.extend(form::record_from_bytes(bytes.value()).map(|entry| (key, entry)));
-            if found.len() >= most {
-                break;
-            }
-        }
-        Ok(found)
-    }
-
-    /// Events behind this number, in their order.
-    pub(super) fn events(&self, after: u64, most: usize) -> Result<Vec<(u64, Event)>, Failed> {
-        let tables = self.0.load_full().ok_or(Failed)?;
-        let rows = tables.events.range(after.saturating_add(1)..).map_err(|_| Failed)?;
-        let mut found = Vec::new();
-        for row in rows {
-            if found.len() >= most {
-                break;
-            }
-            let (number, bytes) = row.map_err(|_| Failed)?;
-            found.extend(form::event_from_bytes(bytes.value()).map(|event| (number.value(), event)));
-        }
-        Ok(found)
-    }
-}
-
-impl Place {
-    /// The file in this directory.
-    pub(super) fn in_directory(directory: &Path) -> Self {
-        Self::File(directory.join(NAME))
-    }
-
-    /// Its path; nothing in memory.
-    pub(super) fn path(&self) -> &Path {
-        match self {
-            Self::File(path) => path,
-            Self::Memory => Path::new(""),
-        }
-    }
-
-    /// Bytes that it takes of the disk.
-    pub(super) fn bytes(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt as _;
-        std::fs::metadata(self.path()).map_or(0, |data| data.blocks() * 512)
-    }
-}
-
-/// Makes the file, if it is not there, for its owner alone: URLs may hold secrets.
-fn private(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let there = path.exists();
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if there { Ok(()) } else { keep_name(path) }
-}
-
-fn why_not(path: &Path, error: DatabaseError) -> OpenError {
-    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
-        return OpenError::InUse(path.to_owned());
-    }
-    OpenError::Unreadable(path.to_owned(), error.to_string())
-}
-
 fn kept_name(name: &str) -> String {
     format!("{META_KEPT}{name}")
 }
@@ -506,7 +332,10 @@ pub(super) fn pretend_version(path: &Path, version: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crate::ledger::record::Record;
+    use crate::store::ledger::form::Entry;
 
     use super::*;
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::ledger::seen::{Answered, Document, Failing, Noting, Refused};
+use crate::ledger::seen::{Answered, Document, Failing, Noting, Refused, What};
+use crate::ledger::transition::{self, Kept};
 use crate::vocab::intent::Intent;
 
 const TOLERANCE: Tolerance = Tolerance { temporary_errors: 2 };
