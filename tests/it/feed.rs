@@ -9,44 +9,21 @@ use std::thread;
 use std::time::Duration;
 
 use crawlgate::feed::{Feed, FeedSettings};
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::At;
-use crawlgate::ledger::seen::{Answered, Failing, Seen, What};
 use crawlgate::metrics::Metrics;
 use crawlgate::post::Endpoint;
-use crawlgate::store::ledger::{Ledger, LedgerSettings, Note};
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use crawlgate::vocab::target::UrlTarget;
 use serde_json::Value as Json;
 
 use crate::support::folder::Folder;
+use crate::support::look::{failed, look};
 use crate::upstream::scripted::until;
 
 /// So many more permanent errors: an event each.
 fn happen(ledger: &Ledger, from: u64, to: u64) {
     for n in from..to {
         let url = format!("http://a.test/{n}");
-        let answered = Answered {
-            status: 404,
-            outcome: CrawlStatus::NotFound,
-            intent: None,
-            code: None,
-            failing: Some(Failing::Permanent),
-            document: None,
-        };
-        let seen = Seen {
-            at: At(1_767_225_600_000 + n),
-            url: url.as_str().into(),
-            crawler: "news".into(),
-            space: None,
-            depth: None,
-            address: None,
-            source: None,
-            revision: "3f9c2a1b".into(),
-            rule: None,
-            what: What::Answered(answered),
-        };
-        ledger.note(Note { key: Key::of_url("news", &url), seen, content: None });
+        ledger.note(look("news", &url, 1_767_225_600_000 + n, failed(404)));
     }
 }
 

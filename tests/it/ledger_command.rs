@@ -3,10 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::{At, Validators};
-use crawlgate::ledger::seen::{Answered, Document, Noting, Refused, Seen, What};
-use crawlgate::store::ledger::{Ledger, LedgerSettings, Note};
+use crawlgate::ledger::record::Validators;
+use crawlgate::ledger::seen::{Document, Noting, Refused, What};
+use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::intent::Intent;
 use serde_json::Value as Json;
@@ -15,38 +14,20 @@ use crate::reload::{Client, admin};
 use crate::support::command::{Said, crawlgate};
 use crate::support::folder::Folder;
 use crate::support::gate::Gate;
+use crate::support::look::{self, look};
 use crate::upstream::scripted::{Origin, until};
 
 /// Nobody listens at port 1.
 const CONFIG: &str = "admin: { listen: 127.0.0.1:1 }\nstore: { path: state }\n";
 
 fn note(ledger: &Ledger, crawler: &str, url: &str, what: What) {
-    let seen = Seen {
-        at: At(1_767_225_600_000),
-        url: url.into(),
-        crawler: crawler.into(),
-        space: None,
-        depth: None,
-        address: None,
-        source: None,
-        revision: "3f9c2a1b".into(),
-        rule: None,
-        what,
-    };
-    ledger.note(Note { key: Key::of_url(crawler, url), seen, content: None });
+    ledger.note(look(crawler, url, 1_767_225_600_000, what));
 }
 
 fn delivered(etag: &str) -> What {
     let validators = Validators { etag: Some(etag.into()), last_modified: None };
     let document = Document { validators, content_type: "text/html".into(), size: 7, ..Document::default() };
-    What::Answered(Answered {
-        status: 200,
-        outcome: CrawlStatus::Accepted,
-        intent: None,
-        code: None,
-        failing: None,
-        document: Some(document),
-    })
+    look::delivered(document)
 }
 
 /// 2,500 URLs, one of them refused, one with an `ETag` that a spreadsheet would take for a formula.

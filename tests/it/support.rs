@@ -3,4 +3,5 @@
 pub(crate) mod command;
 pub(crate) mod folder;
 pub(crate) mod gate;
+pub(crate) mod look;
 pub(crate) mod way;

@@ -4,11 +4,9 @@ use std::sync::Mutex;
 
 use crawlgate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
 use crawlgate::admin::ledger::{Kept, LedgerApi};
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::At;
-use crawlgate::ledger::seen::{Answered, Document, Failing, Noting, Refused, Seen, What};
+use crawlgate::ledger::seen::{Document, Failing, Noting, Refused, What};
 use crawlgate::ledger::transition::Tolerance;
-use crawlgate::store::ledger::{Ledger, Note};
+use crawlgate::store::ledger::Ledger;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::intent::Intent;
@@ -16,6 +14,7 @@ use crawlgate::vocab::rule_id::Slug;
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::support::look::{self, look};
 
 /// Remembers what it was told to do.
 #[derive(Debug, Default)]
@@ -86,19 +85,9 @@ impl Desk {
     }
 
     fn note(&self, crawler: &str, url: &str, at: u64, what: What) {
-        let seen = Seen {
-            at: At(at),
-            url: url.into(),
-            crawler: crawler.into(),
-            space: None,
-            depth: None,
-            address: None,
-            source: None,
-            revision: "3f9c2a1b".into(),
-            rule: Some("r1".into()),
-            what,
-        };
-        self.ledger.note(Note { key: Key::of_url(crawler, url), seen, content: None });
+        let mut note = look(crawler, url, at, what);
+        note.seen.rule = Some("r1".into());
+        self.ledger.note(note);
     }
 
     async fn get(&self, path: &str) -> (u16, Json) {
@@ -132,14 +121,7 @@ impl Desk {
 }
 
 fn delivered() -> What {
-    What::Answered(Answered {
-        status: 200,
-        outcome: CrawlStatus::Accepted,
-        intent: None,
-        code: None,
-        failing: None,
-        document: Some(Document { content_type: "text/html".into(), size: 7, ..Document::default() }),
-    })
+    look::delivered(Document { content_type: "text/html".into(), size: 7, ..Document::default() })
 }
 
 fn refused(code: u16) -> What {
