@@ -8,6 +8,7 @@ mod disk;
 mod filter;
 mod form;
 mod inner;
+mod journal;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -182,7 +183,7 @@ impl Ledger {
             pages,
             place: place.clone(),
         };
-        base.journal(|page| inner.read_back(page)).map_err(|error| unreadable(&error))?;
+        base.journal(|change| inner.read_back(change)).map_err(|error| unreadable(&error))?;
         inner.view.show(&base).map_err(|error| unreadable(&error))?;
         let inner = Arc::new(inner);
         let writer = Writer::new(Arc::clone(&inner), base, state);
@@ -207,6 +208,9 @@ impl Ledger {
     /// If the disk fails.
     pub fn find(&self, key: Key) -> Result<Option<Arc<Record>>, Failed> {
         let inner = self.inner();
+        if inner.memory.lacks(key) {
+            return Ok(None);
+        }
         let entry = inner.entry(&mut inner.memory.of(key), key)?;
         Ok(entry.map(|entry| entry.record))
     }

@@ -24,8 +24,9 @@ use crate::ledger::event::Event;
 use crate::ledger::key::Key;
 use crate::ledger::record::At;
 
-use super::form;
-use super::memory::{Slice, Unfolded};
+use super::form::{Broken, event, record};
+use super::journal::{self, Written};
+use super::memory::Slice;
 
 pub use place::OpenError;
 pub(super) use place::Place;
@@ -68,25 +69,6 @@ pub(super) struct State {
     /// URLs by the number of their status.
     #[prost(btree_map = "uint32, int64", tag = "4")]
     pub(super) urls: BTreeMap<u32, i64>,
-}
-
-/// A page of the journal.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Page {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) changes: Vec<PageChange>,
-}
-
-/// A change, as the journal has it.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PageChange {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) key: Vec<u8>,
-    /// None: it was forgotten.
-    #[prost(bytes = "vec", optional, tag = "2")]
-    pub(super) record: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub(super) content: Option<Vec<u8>>,
 }
 
 /// Which events are to be forgotten.
@@ -187,13 +169,14 @@ impl Base {
         Ok(self.0.begin_read()?.open_table(RECORDS)?.len()?)
     }
 
-    /// Hands out the journal, page by page.
-    pub(super) fn journal(&self, mut each: impl FnMut(Page)) -> Result<(), redb::Error> {
+    /// Hands out what the journal has, in the order in which it came.
+    pub(super) fn journal(&self, mut each: impl FnMut(Written<'_>)) -> Result<(), redb::Error> {
         let journal = self.0.begin_read()?.open_table(JOURNAL)?;
         for row in journal.iter()? {
-            let (_, page) = row?;
-            let page = Page::decode(page.value());
-            each(page.map_err(|error| redb::StorageError::Corrupted(error.to_string()))?);
+            let (number, page) = row?;
+            journal::read(page.value(), &mut each).map_err(|Broken| {
+                redb::StorageError::Corrupted(format!("page {} of the journal", number.value()))
+            })?;
         }
         Ok(())
     }
@@ -229,17 +212,15 @@ fn append(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Err
     }
     let mut events = write.open_table(EVENTS)?;
     for (number, event) in (commit.first_event + 1..).zip(commit.events) {
-        events.insert(number, form::event_to_bytes(event).as_slice())?;
+        events.insert(number, event::write(event).as_slice())?;
     }
     Ok(())
 }
 
 /// A part of what is in memory, in the order of the keys.
 fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
-    if !commit.slice.records.is_empty() {
-        let left = fold_records(write, &commit.slice.records)?;
-        prune(write, &left)?;
-    }
+    let left = fold_records(write, commit.slice)?;
+    prune(write, &left)?;
     if !commit.slice.contents.is_empty() {
         let mut contents = write.open_table(CONTENTS)?;
         for (content, key) in &commit.slice.contents {
@@ -254,24 +235,16 @@ fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error
 }
 
 /// Says which records have left which contents.
-fn fold_records(
-    write: &WriteTransaction,
-    changed: &[(Key, Unfolded)],
-) -> Result<Vec<(Key, Key)>, redb::Error> {
-    let (mut records, mut left, mut bytes) = (write.open_table(RECORDS)?, Vec::new(), Vec::new());
-    for (key, unfolded) in changed {
+fn fold_records(write: &WriteTransaction, slice: &Slice) -> Result<Vec<(Key, Key)>, redb::Error> {
+    let (mut records, mut left) = (write.open_table(RECORDS)?, Vec::new());
+    for (key, form) in slice.records() {
         // What was there comes with the change, without a look of its own.
-        let before = match &unfolded.entry {
-            Some(entry) => {
-                bytes.clear();
-                form::write_record(entry, &mut bytes);
-                records.insert(&key.0, bytes.as_slice())?
-            }
+        let before = match form {
+            Some(form) => records.insert(&key.0, form)?,
             None => records.remove(&key.0)?,
         };
-        let had = before.and_then(|bytes| form::content_of_record(bytes.value()));
-        let has = unfolded.entry.as_ref().and_then(|entry| entry.content);
-        left.extend(had.filter(|had| has != Some(*had)).map(|had| (had, *key)));
+        let had = before.and_then(|bytes| record::content_of(bytes.value()));
+        left.extend(had.filter(|had| form.and_then(record::content_of) != Some(*had)).map(|had| (had, key)));
     }
     Ok(left)
 }
@@ -301,7 +274,7 @@ fn forget(write: &WriteTransaction, bygone: Bygone) -> Result<(), redb::Error> {
     let mut upto = 0;
     for row in events.range(..last.min(bygone.upto.saturating_add(1)))? {
         let (number, bytes) = row?;
-        match form::time_of_event(bytes.value()).filter(|at| *at <= bygone.now) {
+        match event::time_of(bytes.value()).filter(|at| *at <= bygone.now) {
             Some(at) if at >= bygone.before => break,
             Some(_) => upto = number.value(),
             None => {}
@@ -334,19 +307,24 @@ pub(super) fn pretend_version(path: &Path, version: u64) {
 mod tests {
     use std::sync::Arc;
 
-    use crate::ledger::record::Record;
-    use crate::store::ledger::form::Entry;
+    use crate::store::ledger::form::record::Entry;
+    use crate::store::ledger::memory::{Memory, SHARDS};
 
     use super::*;
 
     /// Commits that these records have these contents now, or are forgotten.
     fn folded(base: &Base, records: &[(u8, Option<u8>)], contents: &[(u8, u8)]) {
         let key = |byte: u8| Key([byte; 16]);
-        let entry = |content: u8| Entry { record: Arc::new(Record::default()), content: Some(key(content)) };
-        let records =
-            records.iter().map(|(record, content)| (key(*record), Unfolded::new(content.map(entry), 0)));
-        let contents = contents.iter().map(|(content, record)| (key(*content), key(*record)));
-        let slice = Slice { records: records.collect(), contents: contents.collect() };
+        let memory = Memory::new(0, 0);
+        for (record, content) in records {
+            let entry = content.map(|content| Entry { record: Arc::default(), content: Some(key(content)) });
+            let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
+            memory.put(&mut memory.of(key(*record)), key(*record), write, |_| 0);
+        }
+        for (content, record) in contents {
+            memory.of(key(*content)).put_content(key(*content), key(*record));
+        }
+        let slice = memory.slice(0..SHARDS, 0);
         base.commit(&Commit {
             state: &State::default(),
             pages: &[],

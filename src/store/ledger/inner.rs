@@ -14,10 +14,11 @@ use crate::ledger::seen::What;
 use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::vocab::crawl_status::CrawlStatus;
 
-use super::disk::{Failed, Page, Place, View};
-use super::form::{self, Entry};
-use super::memory::{Memory, Shard, Unfolded};
-use super::queue::{Change, Queue};
+use super::disk::{Failed, Place, View};
+use super::form::record::{self, Entry};
+use super::journal::Written;
+use super::memory::{Memory, Shard};
+use super::queue::{Change, Moved, Queue, steps};
 use super::{AGAIN, Cursor, KEYS_AT_ONCE, Note, Stats};
 
 /// What requests and the writer share.
@@ -43,21 +44,19 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// What is in the journal only.
-    pub(super) fn read_back(&self, page: Page) {
-        for change in page.changes {
-            let Ok(key) = change.key.try_into().map(Key) else { continue };
-            if let Some(content) = change.content.and_then(|content| content.try_into().ok()).map(Key) {
-                self.memory.of(content).put_content(content, key);
-            }
-            let entry = change.record.as_deref().and_then(form::record_from_bytes);
-            let mut shard = self.memory.of(key);
-            let before = self.memory.get(&mut shard, key).flatten();
-            let left = left(before.as_ref(), entry.as_ref());
-            self.memory.put(&mut shard, key, Unfolded::new(entry, 0));
-            drop(shard);
-            self.leave(left, key);
+    /// A change that is in the journal only.
+    pub(super) fn read_back(&self, change: Written<'_>) {
+        let Written { key, form, content } = change;
+        if let Some(content) = content {
+            self.memory.of(content).put_content(content, key);
         }
+        let mut shard = self.memory.of(key);
+        let before = shard.get(key).flatten();
+        let left = left(before.as_ref(), form.and_then(record::content_of));
+        let write = |to: &mut Vec<u8>| form.into_iter().for_each(|form| to.extend_from_slice(form));
+        self.memory.put(&mut shard, key, write, |_| 0);
+        drop(shard);
+        self.leave(left, key);
     }
 
     /// Tells the filter of every key that the tables have. A part at a time: what reads for long keeps old pages from
@@ -114,12 +113,13 @@ impl Inner {
         let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
         let moved = (status(&before), status(&entry));
         self.count(moved);
-        let left = left(before.as_ref(), entry.as_ref());
-        let change =
-            Change { key: note.key, entry: entry.clone(), content, event: noted.owed.map(Box::new), moved };
+        let left = left(before.as_ref(), entry.as_ref().and_then(|entry| entry.content));
+        let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
         // In the order in which they hold: the shard is still locked.
-        let change = self.queue.push(change);
-        self.memory.put(&mut shard, note.key, Unfolded::new(entry, change));
+        self.memory.put(&mut shard, note.key, write, |form| {
+            let written = Written { key: note.key, form, content };
+            self.queue.push(Change { written, event: noted.owed, moved })
+        });
         drop(shard);
         if let Some(content) = content {
             self.memory.of(content).put_content(content, note.key);
@@ -140,14 +140,15 @@ impl Inner {
     }
 
     pub(super) fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
-        if let Some(entry) = self.memory.get(shard, key) {
+        if self.memory.lacks(key) {
+            return Ok(None);
+        }
+        if let Some(entry) = shard.get(key) {
             return Ok(entry);
         }
-        let found = self.view.record(key)?;
-        if let Some(entry) = &found {
-            shard.cache(key, entry.clone());
-        }
-        Ok(found)
+        let Some(form) = self.view.record(key)? else { return Ok(None) };
+        shard.cache(key, &form);
+        Ok(record::read(&form))
     }
 
     /// The record that a content leads to, if it still has it.
@@ -208,14 +209,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn count(&self, (before, now): (Option<CrawlStatus>, Option<CrawlStatus>)) {
-        if before == now {
-            return;
-        }
-        for (status, by) in [(before, -1), (now, 1)] {
-            if let Some(count) = status.and_then(|status| self.urls.get(status.index())) {
-                count.fetch_add(by, Ordering::Relaxed);
-            }
+    fn count(&self, moved: Moved) {
+        for (status, by) in steps(moved) {
+            self.urls.get(status.index()).map(|count| count.fetch_add(by, Ordering::Relaxed));
         }
     }
 
@@ -227,8 +223,7 @@ impl Inner {
 }
 
 /// The content that a record had and has no more.
-fn left(before: Option<&Entry>, now: Option<&Entry>) -> Option<Key> {
-    let has = now.and_then(|entry| entry.content);
+fn left(before: Option<&Entry>, has: Option<Key>) -> Option<Key> {
     before.and_then(|entry| entry.content).filter(|had| has != Some(*had))
 }
 

@@ -3,32 +3,36 @@
 //! Cut into shards by the first bits of the key, each with a lock of its own, so that the shards in their order are the
 //! keys in theirs. What is not yet in the tables stays until it is; what is there already is kept in two generations,
 //! of which the older one goes when the younger one is full.
+//!
+//! Records are kept as they are written, one behind the other: a record takes a third of the memory so, goes to the disk
+//! as it is, and leaves no piece of the heap behind that somebody has to look for.
 
 use std::collections::{BTreeMap, HashMap};
-use std::mem::{replace, size_of};
+use std::mem::take;
+use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 
 use crate::ledger::key::Key;
-use crate::ledger::record::Record;
 use crate::store::shards::lock;
 
 use super::filter::Filter;
-use super::form::Entry;
+use super::form::record::{self, Entry};
 
 /// Shards; the first six bits of a key.
 pub(super) const SHARDS: usize = 64;
-/// What a map takes for an entry besides the record.
-const OVERHEAD: usize = 80;
+/// What a table takes for a key besides the record, about.
+const OVERHEAD: usize = 64;
 
 /// All shards.
 pub(super) struct Memory {
     shards: Box<[Mutex<Shard>; SHARDS]>,
     /// Bytes that wait for the tables.
     unfolded: AtomicUsize,
-    /// What the tables do not have.
+    /// What neither memory nor the tables have.
     filter: Filter,
 }
 
@@ -39,30 +43,54 @@ type Table<V> = HashMap<Key, V, RandomState>;
 #[derive(Default)]
 pub(super) struct Shard {
     unfolded: Table<Unfolded>,
+    /// The forms of what is unfolded. Shared while it goes into the tables.
+    forms: Arc<Forms>,
     contents: BTreeMap<Key, Key>,
-    young: Table<Entry>,
-    old: Table<Entry>,
-    young_bytes: usize,
+    young: Generation,
+    old: Generation,
     /// Bytes of one generation.
     generation: usize,
 }
 
+/// Records in their written form, one behind the other.
+#[derive(Clone, Debug, Default)]
+struct Forms(Vec<u8>);
+
+/// Where among [`Forms`] a record is. A form is never empty.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: usize,
+    length: NonZeroU32,
+}
+
+/// Some of what the tables have.
+#[derive(Default)]
+struct Generation {
+    spans: Table<Span>,
+    forms: Forms,
+}
+
 /// What the tables do not have yet.
-#[derive(Clone)]
-pub(super) struct Unfolded {
+#[derive(Clone, Copy, Debug)]
+struct Unfolded {
     /// The record; none if it was forgotten.
-    pub(super) entry: Option<Entry>,
+    span: Option<Span>,
     /// The number of the change.
-    pub(super) change: u64,
-    /// What it takes in memory, about.
-    bytes: usize,
+    change: u64,
 }
 
 /// A part of what the tables do not have, in the order of the keys.
 #[derive(Default)]
 pub(super) struct Slice {
-    pub(super) records: Vec<(Key, Unfolded)>,
+    parts: Vec<Part>,
     pub(super) contents: Vec<(Key, Key)>,
+}
+
+/// That of one shard.
+struct Part {
+    shard: usize,
+    records: Vec<(Key, Unfolded)>,
+    forms: Arc<Forms>,
 }
 
 impl Memory {
@@ -83,18 +111,12 @@ impl Memory {
         lock(self.shards.get(place(key)).unwrap_or(first))
     }
 
-    /// What is known of a key without the tables: the record, or that there is none; nothing if they must be asked.
-    pub(super) fn get(&self, shard: &mut Shard, key: Key) -> Option<Option<Entry>> {
-        if let Some(unfolded) = shard.unfolded.get(&key) {
-            return Some(unfolded.entry.clone());
-        }
-        if self.filter.lacks(key) {
-            return Some(None);
-        }
-        shard.cached(key).map(Some)
+    /// Whether there is no record with this key for certain, neither here nor in the tables.
+    pub(super) fn lacks(&self, key: Key) -> bool {
+        self.filter.lacks(key)
     }
 
-    /// The tables have this key, or are about to.
+    /// The tables have this key.
     pub(super) fn tables_have(&self, key: Key) {
         self.filter.insert(key);
     }
@@ -104,16 +126,27 @@ impl Memory {
         self.filter.is_whole();
     }
 
-    /// Puts a record, or that it is forgotten, before what the tables say.
-    pub(super) fn put(&self, shard: &mut Shard, key: Key, unfolded: Unfolded) {
+    /// Puts a record before what the tables say, or, if nothing is written, that it is forgotten. Its form is handed out
+    /// as it is kept, to whoever gives the change its number.
+    pub(super) fn put(
+        &self,
+        shard: &mut Shard,
+        key: Key,
+        write: impl FnOnce(&mut Vec<u8>),
+        number: impl FnOnce(Option<&[u8]>) -> u64,
+    ) {
+        let before = shard.bytes();
         if !self.filter.lacks(key) {
-            shard.young.remove(&key);
-            shard.old.remove(&key);
+            shard.young.spans.remove(&key);
+            shard.old.spans.remove(&key);
         }
-        self.unfolded.fetch_add(unfolded.bytes, Ordering::Relaxed);
-        if let Some(before) = shard.unfolded.insert(key, unfolded) {
-            self.unfolded.fetch_sub(before.bytes, Ordering::Relaxed);
-        }
+        // Before anybody could find it.
+        self.filter.insert(key);
+        let forms = Arc::make_mut(&mut shard.forms);
+        let span = forms.add(write);
+        let change = number(span.and_then(|span| forms.get(span)));
+        shard.unfolded.insert(key, Unfolded { span, change });
+        self.unfolded.fetch_add(shard.bytes() - before, Ordering::Relaxed);
     }
 
     /// Bytes that wait for the tables.
@@ -122,30 +155,29 @@ impl Memory {
     }
 
     /// What of these shards the tables do not have; changes behind this one are not written down yet and stay away.
-    pub(super) fn slice(&self, shards: std::ops::Range<usize>, change: u64) -> Slice {
+    pub(super) fn slice(&self, shards: Range<usize>, change: u64) -> Slice {
         let mut slice = Slice::default();
-        for shard in self.shards.get(shards).into_iter().flatten() {
+        for (number, shard) in self.shards.iter().enumerate().take(shards.end).skip(shards.start) {
             let shard = lock(shard);
             let written = shard.unfolded().filter(|(_, unfolded)| unfolded.change <= change);
-            slice.records.extend(written.map(|(key, unfolded)| (*key, unfolded.clone())));
+            let records = written.map(|(key, unfolded)| (*key, *unfolded)).collect();
+            slice.parts.push(Part { shard: number, records, forms: Arc::clone(&shard.forms) });
             slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
         }
-        slice.records.sort_unstable_by_key(|(key, _)| *key);
+        for part in &mut slice.parts {
+            part.records.sort_unstable_by_key(|(key, _)| *key);
+        }
         slice
     }
 
     /// The tables have this slice: what was not changed meanwhile need not stay.
     pub(super) fn folded(&self, slice: Slice) {
-        for (key, folded) in slice.records {
-            let mut shard = self.of(key);
-            if shard.unfolded.get(&key).is_none_or(|now| now.change != folded.change) {
-                continue;
-            }
-            shard.unfolded.remove(&key);
-            self.unfolded.fetch_sub(folded.bytes, Ordering::Relaxed);
-            if let Some(entry) = folded.entry {
-                shard.cache_of(key, entry, folded.bytes);
-            }
+        for part in slice.parts {
+            let Some(shard) = self.shards.get(part.shard) else { continue };
+            let mut shard = lock(shard);
+            let before = shard.bytes();
+            shard.folded(&part);
+            self.unfolded.fetch_sub(before - shard.bytes(), Ordering::Relaxed);
         }
         for (content, key) in slice.contents {
             self.of(content).drop_content(content, key);
@@ -159,8 +191,7 @@ impl Memory {
             let shard = lock(shard);
             let keys = shard.unfolded().map(|(key, _)| *key);
             let next = least(keys.filter(|key| Some(*key) > after).collect(), most - found.len());
-            let entry = |key| shard.unfolded.get(&key).map(|unfolded| (key, unfolded.entry.clone()));
-            found.extend(next.into_iter().filter_map(entry));
+            found.extend(next.into_iter().filter_map(|key| Some((key, shard.unfolded_entry(key)?))));
             if found.len() == most {
                 break;
             }
@@ -169,42 +200,72 @@ impl Memory {
     }
 }
 
-impl Unfolded {
-    pub(super) fn new(entry: Option<Entry>, change: u64) -> Self {
-        Self { bytes: bytes_of(entry.as_ref()), entry, change }
-    }
-}
-
 impl Shard {
+    /// What is known of a key without the tables: the record, or that there is none; nothing if they must be asked.
+    pub(super) fn get(&mut self, key: Key) -> Option<Option<Entry>> {
+        self.unfolded_entry(key).or_else(|| self.cached(key).map(Some))
+    }
+
+    fn unfolded_entry(&self, key: Key) -> Option<Option<Entry>> {
+        let unfolded = self.unfolded.get(&key)?;
+        Some(unfolded.span.and_then(|span| self.forms.read(span)))
+    }
+
     #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
     fn unfolded(&self) -> impl Iterator<Item = (&Key, &Unfolded)> {
         self.unfolded.iter()
     }
 
+    /// What waits for the tables.
+    fn bytes(&self) -> usize {
+        self.forms.0.len() + self.unfolded.len() * OVERHEAD
+    }
+
+    /// The tables have this part. What came last stays at hand.
+    fn folded(&mut self, part: &Part) {
+        let recent = part.forms.0.len().saturating_sub(self.generation);
+        for (key, folded) in &part.records {
+            if self.unfolded.get(key).is_none_or(|now| now.change != folded.change) {
+                continue;
+            }
+            self.unfolded.remove(key);
+            if let Some(form) =
+                folded.span.filter(|span| span.at >= recent).and_then(|span| part.forms.get(span))
+            {
+                self.cache(*key, form);
+            }
+        }
+        self.gather();
+    }
+
+    /// Forms that nobody has any more give back their place.
+    #[allow(clippy::disallowed_methods, reason = "their order is of no account")]
+    fn gather(&mut self) {
+        let mut forms = Forms::default();
+        for unfolded in self.unfolded.values_mut() {
+            let form = unfolded.span.and_then(|span| self.forms.get(span));
+            unfolded.span = form.and_then(|form| forms.add(|to| to.extend_from_slice(form)));
+        }
+        self.forms = Arc::new(forms);
+    }
+
     /// Of what the tables have.
     fn cached(&mut self, key: Key) -> Option<Entry> {
-        if let Some(entry) = self.young.get(&key) {
-            return Some(entry.clone());
+        if let Some(span) = self.young.spans.get(&key) {
+            return self.young.forms.read(*span);
         }
-        let entry = self.old.remove(&key)?;
-        self.cache(key, entry.clone());
-        Some(entry)
+        let span = self.old.spans.remove(&key)?;
+        let form = self.old.forms.get(span)?.to_vec();
+        self.cache(key, &form);
+        record::read(&form)
     }
 
     /// Keeps what the tables have.
-    pub(super) fn cache(&mut self, key: Key, entry: Entry) {
-        let bytes = bytes_of(Some(&entry));
-        self.cache_of(key, entry, bytes);
-    }
-
-    fn cache_of(&mut self, key: Key, entry: Entry, bytes: usize) {
-        self.young_bytes += bytes;
-        self.young.insert(key, entry);
-        if self.young_bytes > self.generation {
-            let capacity = self.young.len();
-            self.old =
-                replace(&mut self.young, Table::with_capacity_and_hasher(capacity, RandomState::default()));
-            self.young_bytes = 0;
+    pub(super) fn cache(&mut self, key: Key, form: &[u8]) {
+        let Some(span) = self.young.forms.add(|to| to.extend_from_slice(form)) else { return };
+        self.young.spans.insert(key, span);
+        if self.young.forms.0.len() + self.young.spans.len() * OVERHEAD > self.generation {
+            self.old = take(&mut self.young);
         }
     }
 
@@ -226,6 +287,34 @@ impl Shard {
     }
 }
 
+impl Forms {
+    /// Has a form written behind the others.
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Span> {
+        let at = self.0.len();
+        write(&mut self.0);
+        let length = u32::try_from(self.0.len() - at).ok().and_then(NonZeroU32::new)?;
+        Some(Span { at, length })
+    }
+
+    fn get(&self, span: Span) -> Option<&[u8]> {
+        self.0.get(span.at..span.at + span.length.get() as usize)
+    }
+
+    fn read(&self, span: Span) -> Option<Entry> {
+        self.get(span).and_then(record::read)
+    }
+}
+
+impl Slice {
+    /// Keys in their order, with the record's form; none if it was forgotten.
+    pub(super) fn records(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
+        self.parts.iter().flat_map(|part| {
+            let form = |unfolded: Unfolded| unfolded.span.and_then(|span| part.forms.get(span));
+            part.records.iter().map(move |(key, unfolded)| (*key, form(*unfolded)))
+        })
+    }
+}
+
 /// The first of them, in their order.
 fn least(mut keys: Vec<Key>, most: usize) -> Vec<Key> {
     if keys.len() > most {
@@ -239,20 +328,4 @@ fn least(mut keys: Vec<Key>, most: usize) -> Vec<Key> {
 fn place(key: Key) -> usize {
     let [first, ..] = key.0;
     usize::from(first >> 2)
-}
-
-/// What a record, or that there is none, takes in memory, about.
-fn bytes_of(entry: Option<&Entry>) -> usize {
-    let Some(Entry { record, .. }) = entry else { return OVERHEAD };
-    let optional = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len() + 16);
-    OVERHEAD
-        + size_of::<Record>()
-        + record.crawler.len()
-        + record.url.len()
-        + record.content_type.len()
-        + optional(&record.validators.etag)
-        + optional(&record.validators.last_modified)
-        + optional(&record.source)
-        + optional(&record.space)
-        + 64
 }

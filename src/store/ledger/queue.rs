@@ -1,6 +1,7 @@
 //! What waits to be written: noted by requests, taken by the writer, and who waits for that.
 
 use std::collections::BTreeMap;
+#[cfg(test)]
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +10,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::ledger::event::Event;
-use crate::ledger::key::Key;
 use crate::vocab::crawl_status::CrawlStatus;
 
 use super::OnFull;
 use super::disk::Bygone;
-use super::form::Entry;
+use super::journal::{Pages, Written};
 
 /// For so long the writer waits for more, so that a batch is worth its way to the disk.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -22,22 +22,27 @@ const GATHERING: Duration = Duration::from_secs(1);
 const WORTH_IT: usize = 4_096;
 
 /// What a look has changed.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) key: Key,
-    /// The record from now on; none if it is forgotten.
-    pub(super) entry: Option<Entry>,
-    /// The content by which it is to be found.
-    pub(super) content: Option<Key>,
-    pub(super) event: Option<Box<Event>>,
-    /// Its status before and behind.
-    pub(super) moved: (Option<CrawlStatus>, Option<CrawlStatus>),
+pub(super) struct Change<'c> {
+    pub(super) written: Written<'c>,
+    pub(super) event: Option<Event>,
+    /// The URL's status before and behind.
+    pub(super) moved: Moved,
 }
+
+/// The status of a URL before and behind a change; none without a record.
+pub(super) type Moved = (Option<CrawlStatus>, Option<CrawlStatus>);
 
 /// What the writer takes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub(super) changes: Vec<Change>,
+    /// Changes.
+    pub(super) changes: usize,
+    /// The same for the journal.
+    pub(super) pages: Pages,
+    /// What is owed for them.
+    pub(super) events: Vec<Event>,
+    /// By how many the URLs of each status have become more.
+    pub(super) urls: [i64; CrawlStatus::ALL.len()],
     /// What others keep here, by name.
     pub(super) kept: BTreeMap<String, Vec<u8>>,
     /// These events are to be forgotten.
@@ -112,16 +117,15 @@ impl Queue {
     }
 
     /// Puts a change in and says its number, from 1.
-    pub(super) fn push(&self, change: Change) -> u64 {
+    pub(super) fn push(&self, change: Change<'_>) -> u64 {
         let mut state = self.lock();
         if self.is_closed() {
             self.drop_one();
             return state.batch.upto;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        state.batch.changes.push(change);
-        state.batch.upto += 1;
-        let (number, many) = (state.batch.upto, state.batch.changes.len());
+        state.batch.add(change);
+        let (number, many) = (state.batch.upto, state.batch.changes);
         drop(state);
         // In between the writer is awake, or waits for more.
         if many == 1 || many == self.worth_it {
@@ -235,19 +239,16 @@ impl Queue {
         let state = self.lock();
         let idle = |state: &mut State| {
             let batch = &state.batch;
-            let nothing = batch.changes.is_empty() && batch.kept.is_empty() && batch.forget.is_none();
+            let nothing = batch.changes == 0 && batch.kept.is_empty() && batch.forget.is_none();
             nothing && left == Left::Nothing && !state.hurry && state.then.is_none()
         };
         let state = self.work.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-        let more = |state: &mut State| {
-            !state.hurry && state.then.is_none() && state.batch.changes.len() < self.worth_it
-        };
+        let more =
+            |state: &mut State| !state.hurry && state.then.is_none() && state.batch.changes < self.worth_it;
         let waited = self.work.wait_timeout_while(state, GATHERING, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
-        // As many are likely to come next.
-        let changes = Vec::with_capacity(state.batch.changes.len());
-        let next = Batch { changes, upto: state.batch.upto, ..Batch::default() };
+        let next = Batch { upto: state.batch.upto, ..Batch::default() };
         let then = state.then.unwrap_or(Then::GoOn);
         (std::mem::replace(&mut state.batch, next), then)
     }
@@ -291,11 +292,30 @@ impl Queue {
 }
 
 impl Batch {
+    fn add(&mut self, change: Change<'_>) {
+        self.changes += 1;
+        self.upto += 1;
+        self.pages.add(&change.written);
+        self.events.extend(change.event);
+        for (status, by) in steps(change.moved) {
+            self.urls.get_mut(status.index()).into_iter().for_each(|count| *count += by);
+        }
+    }
+
     /// Puts what came later behind this.
     pub(super) fn extend(&mut self, mut later: Self) {
-        self.changes.append(&mut later.changes);
-        self.kept.append(&mut take(&mut later.kept));
+        self.changes += later.changes;
+        self.pages.extend(later.pages);
+        self.events.append(&mut later.events);
+        self.urls.iter_mut().zip(later.urls).for_each(|(count, by)| *count += by);
+        self.kept.append(&mut later.kept);
         self.forget = later.forget.or(self.forget);
         self.upto = later.upto;
     }
+}
+
+/// The counts that a change moves, and by how much.
+pub(super) fn steps((before, now): Moved) -> impl Iterator<Item = (CrawlStatus, i64)> {
+    let (left, entered) = if before == now { (None, None) } else { (before, now) };
+    left.map(|status| (status, -1)).into_iter().chain(entered.map(|status| (status, 1)))
 }

@@ -4,24 +4,20 @@
 //! in the order of the keys; the journal is cut once the pass is through. A disk that fails is opened anew and tried
 //! again every second; until then everything stays in memory, up to the queue's bound.
 
-use std::mem::{replace, take};
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::ledger::event::Event;
+use crate::vocab::crawl_status::CrawlStatus;
 
 use super::Inner;
 use super::disk::{Base, Commit, State};
-use super::form::{self, Form};
+use super::form;
 use super::memory::{SHARDS, Slice};
-use super::queue::{Batch, Change, Left, Then};
+use super::queue::{Batch, Left, Then};
 
-/// About as much as one page of the journal has: the database gives out powers of two.
-const PAGE: usize = 60 << 10;
-/// A page, and the record that made it one.
-const PAGE_ROOM: usize = 64 << 10;
 /// Shards that one commit takes from memory into the tables.
 const FOLDED_AT_ONCE: usize = 8;
 /// A pass is worth it too when the journal has so many pages, though they tell of few URLs: each start reads it all.
@@ -103,7 +99,7 @@ impl Writer {
             let then = self.inner.queue.pause(if last_tries == 0 { PAUSE } else { PAUSE / 4 });
             last_tries += u64::from(then != Then::GoOn);
             if last_tries > LAST_TRIES {
-                let lost = self.batch.changes.len();
+                let lost = self.batch.changes;
                 tracing::error!(lost, "the ledger cannot be written; what it was last told is lost");
                 return false;
             }
@@ -114,14 +110,14 @@ impl Writer {
     fn turn(&mut self) -> Result<(), redb::Error> {
         self.reopen()?;
         self.begin_pass();
-        let (pages, events) = (pages(&self.batch.changes), events(&self.batch.changes));
-        let state = self.next(pages.len(), events.len());
         let slice = self.slice();
+        let (first_page, pages) = (self.state.page, self.batch.pages.close());
+        let state = next(&self.state, pages.len(), self.batch.events.len(), &self.batch.urls);
         let commit = Commit {
             state: &state,
-            pages: &pages,
-            first_page: self.state.page,
-            events: &events,
+            pages,
+            first_page,
+            events: &self.batch.events,
             first_event: self.state.event,
             kept: &self.batch.kept,
             forget: self.batch.forget,
@@ -129,29 +125,9 @@ impl Writer {
             folded_before: self.cut,
         };
         if let Some(base) = &self.base {
-            // Before anybody could find them in the tables only.
-            let entries = slice.records.iter().filter(|(_, unfolded)| unfolded.entry.is_some());
-            entries.for_each(|(key, _)| self.inner.memory.tables_have(*key));
             base.commit(&commit)?;
         }
-        self.committed(state, &events, slice)
-    }
-
-    /// The numbers behind this batch.
-    fn next(&self, pages: usize, events: usize) -> State {
-        let mut state = self.state.clone();
-        state.turn += 1;
-        state.page += pages as u64;
-        state.event += events as u64;
-        for (before, now) in self.batch.changes.iter().map(|change| change.moved) {
-            if let Some(before) = before {
-                *state.urls.entry(form::number_of(before)).or_default() -= 1;
-            }
-            if let Some(now) = now {
-                *state.urls.entry(form::number_of(now)).or_default() += 1;
-            }
-        }
-        state
+        self.committed(state, slice)
     }
 
     /// Enough has gathered for a pass: it takes along what has come up to now, and this batch.
@@ -169,7 +145,7 @@ impl Writer {
     }
 
     /// The disk has it: the readers see it, then memory lets go of it, and who waits is told.
-    fn committed(&mut self, state: State, events: &[Event], slice: Slice) -> Result<(), redb::Error> {
+    fn committed(&mut self, state: State, slice: Slice) -> Result<(), redb::Error> {
         self.state = state;
         self.cut = 0;
         let batch = take(&mut self.batch);
@@ -180,7 +156,7 @@ impl Writer {
         if let Some(pass) = self.pass.take_if(|pass| pass.shard >= SHARDS) {
             (self.cut, self.begins) = (pass.began, pass.began);
         }
-        for event in events {
+        for event in &batch.events {
             self.inner.count_event(event.kind);
         }
         if self.failures > 0 {
@@ -193,7 +169,7 @@ impl Writer {
             self.inner.memory.folded(slice);
         }
         self.batch.upto = batch.upto;
-        self.inner.queue.done(batch.changes.len(), batch.upto);
+        self.inner.queue.done(batch.changes, batch.upto);
         self.inner.told.send_replace(self.state.event);
         shown
     }
@@ -225,38 +201,20 @@ impl Writer {
         self.inner.view.show(&base)?;
         self.base = Some(base);
         if state.turn > self.state.turn {
-            let events = events(&self.batch.changes);
-            return self.committed(state, &events, Slice::default());
+            return self.committed(state, Slice::default());
         }
         Ok(())
     }
 }
 
-/// The changes as the journal has them: each page a [`Page`](super::disk::Page), written without a copy of each change.
-fn pages(changes: &[Change]) -> Vec<Vec<u8>> {
-    let (mut pages, mut page) = (Vec::new(), Vec::new());
-    let (mut change_form, mut record_form) = (Vec::new(), Vec::new());
-    for change in changes {
-        change_form.clear();
-        let mut form = Form(&mut change_form);
-        form.bytes(1, Some(&change.key.0));
-        if let Some(entry) = &change.entry {
-            record_form.clear();
-            form::write_record(entry, &mut record_form);
-            form.bytes(2, Some(&record_form));
-        }
-        form.bytes(3, change.content.as_ref().map(|content| &content.0[..]));
-        Form(&mut page).bytes(1, Some(&change_form));
-        if page.len() >= PAGE {
-            pages.push(replace(&mut page, Vec::with_capacity(PAGE_ROOM)));
-        }
+/// The numbers behind a batch.
+fn next(state: &State, pages: usize, events: usize, urls: &[i64]) -> State {
+    let mut next = state.clone();
+    next.turn += 1;
+    next.page += pages as u64;
+    next.event += events as u64;
+    for (status, by) in CrawlStatus::ALL.into_iter().zip(urls).filter(|(_, by)| **by != 0) {
+        *next.urls.entry(form::number_of(status)).or_default() += by;
     }
-    if !page.is_empty() {
-        pages.push(page);
-    }
-    pages
-}
-
-fn events(changes: &[Change]) -> Vec<Event> {
-    changes.iter().filter_map(|change| change.event.as_deref().cloned()).collect()
+    next
 }

@@ -8,7 +8,8 @@ use redb::{ReadOnlyTable, ReadableDatabase as _};
 
 use crate::ledger::event::Event;
 use crate::ledger::key::Key;
-use crate::store::ledger::form::{self, Entry};
+use crate::store::ledger::form::record::Entry;
+use crate::store::ledger::form::{event, record};
 
 use super::{Base, CONTENTS, EVENTS, Failed, META, RECORDS, kept_name};
 
@@ -41,10 +42,11 @@ impl View {
         self.0.store(None);
     }
 
-    pub(in crate::store::ledger) fn record(&self, key: Key) -> Result<Option<Entry>, Failed> {
+    /// A record in its written form.
+    pub(in crate::store::ledger) fn record(&self, key: Key) -> Result<Option<Vec<u8>>, Failed> {
         let tables = self.0.load();
         let row = tables.as_ref().ok_or(Failed)?.records.get(&key.0).map_err(|_| Failed)?;
-        Ok(row.and_then(|row| form::record_from_bytes(row.value())))
+        Ok(row.map(|row| row.value().to_vec()))
     }
 
     pub(in crate::store::ledger) fn content(&self, content: Key) -> Result<Option<Key>, Failed> {
@@ -83,7 +85,7 @@ impl View {
             if Some(key) == after {
                 continue;
             }
-            found.extend(form::record_from_bytes(bytes.value()).map(|entry| (key, entry)));
+            found.extend(record::read(bytes.value()).map(|entry| (key, entry)));
             if found.len() >= most {
                 break;
             }
@@ -105,7 +107,7 @@ impl View {
                 break;
             }
             let (number, bytes) = row.map_err(|_| Failed)?;
-            found.extend(form::event_from_bytes(bytes.value()).map(|event| (number.value(), event)));
+            found.extend(event::read(bytes.value()).map(|event| (number.value(), event)));
         }
         Ok(found)
     }
