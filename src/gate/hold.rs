@@ -210,6 +210,9 @@ impl Hold {
 
     /// The least depth from which the crawler was redirected there within the last ten minutes.
     pub(in crate::gate) fn redirected_from(&self, crawler: &Crawler, to: &UrlTarget) -> Option<u32> {
+        if self.redirects.have_no_depths() {
+            return None;
+        }
         self.redirects.depth(crawler, to, self.clock.now())
     }
 

@@ -1,11 +1,19 @@
 //! Under which number a URL is kept.
 
+use std::hash::{Hash, Hasher};
+
 use sha2::{Digest, Sha256};
 
 /// 128 bits of SHA-256 over a crawler and a URL: few enough to keep, and too many for a site to find two URLs with one
 /// key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub [u8; 16]);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from_ne_bytes(self.0));
+    }
+}
 
 impl Key {
     /// The key of a URL for a crawler: the canonical form, or what `strip_params` and `replace` make of it.

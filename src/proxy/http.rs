@@ -200,11 +200,11 @@ impl Exchange {
             Ok(permit) => permit,
             Err(Instead::Own(response)) => return Ok(Made::Own(*response)),
             Err(Instead::Refused(refusal)) => {
-                learn::refused(&judged, &refusal, learn::now(&self.hold));
+                learn::refused(&judged, &refusal, &self.hold);
                 return Err(Box::pin(discarded(refusal, parts, body)).await);
             }
         };
-        let mut learning = Learning::of(&judged, learn::now(&self.hold));
+        let mut learning = Learning::of(&judged);
         let call = self.call(parts, body, &mut judged, record);
         let answered = self.upstream.send(permit, call, decided).await;
         if let (Some(learning), Ok(answered)) = (&mut learning, &answered) {
@@ -237,7 +237,7 @@ impl Exchange {
         held: Option<Duration>,
     ) -> Result<Made, Refused> {
         let Answer { mut head, body, marks } = answer.inspect_err(|refusal| {
-            learning.iter_mut().for_each(|learning| learning.refused(refusal));
+            learning.iter_mut().for_each(|learning| learning.refused(refusal, &self.hold));
         })?;
         self.describe(&mut head, marks, judged);
         if let Some(held) = held {

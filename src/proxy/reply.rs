@@ -67,7 +67,7 @@ impl BodyGuard for Travelling {
 /// A body that grew too large was cut off by the policy, any other by its origin.
 fn tell(learning: &mut Learning, error: BodyError) {
     match error {
-        BodyError::TooLarge => learning.refused(&Refusal::new(Reason::BodyTooLarge, Stage::Response)),
+        BodyError::TooLarge => learning.refused_midway(&Refusal::new(Reason::BodyTooLarge, Stage::Response)),
         BodyError::Incomplete | BodyError::Idle | BodyError::Left => learning.broke(),
     }
 }

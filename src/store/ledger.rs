@@ -168,7 +168,7 @@ impl Ledger {
         let records = base.records().map_err(|error| unreadable(&error))?;
         let inner = Inner {
             tolerance: settings.tolerance,
-            memory: Memory::new(quarter, usize::try_from(records).unwrap_or(usize::MAX)),
+            memory: Memory::new(unfolded_most, quarter, usize::try_from(records).unwrap_or(usize::MAX)),
             view: View::default(),
             ends: AtomicBool::new(false),
             queue: Queue::new(settings.queue, settings.on_full),

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ const MOST: usize = 10_000;
 pub(super) struct Recent<V> {
     hasher: RandomState,
     things: Mutex<Things<V>>,
+    /// Nothing was noted yet, or all of it was forgotten; known without the lock.
+    empty: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,7 @@ impl<V: Copy> Recent<V> {
     pub(super) fn note(&self, thing: Thing, value: V, now: Instant) {
         let mut things = self.things();
         things.forget_old(now);
+        self.empty.store(false, Ordering::Release);
         things.values.insert(thing.0, (value, now));
         things.oldest.push_back((thing.0, now));
     }
@@ -52,7 +56,13 @@ impl<V: Copy> Recent<V> {
     pub(super) fn look_up(&self, thing: Thing, now: Instant) -> Option<V> {
         let mut things = self.things();
         things.forget_old(now);
+        self.empty.store(things.values.is_empty(), Ordering::Release);
         things.values.get(&thing.0).map(|(value, _)| *value)
+    }
+
+    /// Whether nothing is remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty.load(Ordering::Acquire)
     }
 
     fn things(&self) -> MutexGuard<'_, Things<V>> {
@@ -63,7 +73,7 @@ impl<V: Copy> Recent<V> {
 impl<V> Default for Recent<V> {
     fn default() -> Self {
         let things = Things { values: HashMap::new(), oldest: VecDeque::new() };
-        Self { hasher: RandomState::new(), things: Mutex::new(things) }
+        Self { hasher: RandomState::new(), things: Mutex::new(things), empty: AtomicBool::new(true) }
     }
 }
 
@@ -107,11 +117,13 @@ mod tests {
         assert_eq!(recent.take(thing("a"), clock.now()), None);
         hand.advance(KEPT - Duration::from_secs(1));
         recent.note(thing("a"), 3, clock.now());
+        assert!(!recent.is_empty());
         assert_eq!(recent.look_up(thing("b"), clock.now()), Some(2));
         hand.advance(Duration::from_secs(1));
         assert_eq!(recent.look_up(thing("b"), clock.now()), None);
         assert_eq!(recent.look_up(thing("a"), clock.now()), Some(3));
         assert_eq!(recent.take(thing("a"), clock.now()), Some(3));
+        assert_eq!((recent.look_up(thing("a"), clock.now()), recent.is_empty()), (None, true));
     }
 
     #[test]

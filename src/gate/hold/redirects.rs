@@ -35,6 +35,11 @@ impl Redirects {
         self.depths.note(thing, least, now);
     }
 
+    /// Whether no crawler was redirected to any URL, as far as is remembered: most often there is nothing to look for.
+    pub(super) fn have_no_depths(&self) -> bool {
+        self.depths.is_empty()
+    }
+
     /// The least depth of those from which the crawler got there.
     pub(super) fn depth(&self, crawler: &Crawler, target: &UrlTarget, now: Instant) -> Option<u32> {
         self.depths.look_up(self.depths.thing((crawler.as_str(), target.as_str())), now)

@@ -58,7 +58,6 @@ pub struct Learning {
 /// Whose look it is, and at what.
 #[derive(Debug)]
 struct About {
-    at: At,
     target: UrlTarget,
     crawler: Crawler,
     /// The policy that judged it.
@@ -82,13 +81,14 @@ enum SoFar {
     Asked,
     /// This answer is on its way to the client.
     Heard(Heard),
-    /// It has ended so.
-    Over(What),
+    /// It has ended so, then.
+    Over(What, At),
 }
 
 /// The head of an answer.
 #[derive(Debug)]
 struct Heard {
+    at: At,
     status: StatusCode,
     failing: Option<Failing>,
     document: Document,
@@ -103,13 +103,8 @@ enum Delivery {
     Whole,
 }
 
-/// The time of day, as records have it.
-pub fn now(hold: &Hold) -> At {
-    ledger::now(hold)
-}
-
 /// Notes that a request was refused before its origin was asked.
-pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, at: At) {
+pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, hold: &Hold) {
     let Some(recalled) = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET) else {
         return;
     };
@@ -119,18 +114,17 @@ pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, at: At) {
     if unasked || new && noting(refusal) == Noting::Skip {
         return;
     }
-    if let Some(mut learning) = Learning::of(judged, at) {
-        learning.refused(refusal);
+    if let Some(mut learning) = Learning::of(judged) {
+        learning.refused(refusal, hold);
     }
 }
 
 impl Learning {
     /// For a request that is sent on; none if nothing is to be learned from it.
-    pub fn of<C>(judged: &Judged<C>, at: At) -> Option<Box<Self>> {
+    pub fn of<C>(judged: &Judged<C>) -> Option<Box<Self>> {
         let recalled = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET)?;
         let (policy, trail) = (&judged.snapshot.policy, &judged.trail);
         let about = About {
-            at,
             target: judged.asked.target.clone(),
             crawler: judged.asked.crawler.clone(),
             reign: Arc::clone(&judged.snapshot.reign),
@@ -170,10 +164,9 @@ impl Learning {
         // Rules on answers may set both.
         self.about.source = judged.effects().source().cloned();
         self.twins = Twins::of(judged.policy(), &judged.trail);
-        self.about.at = at;
-        let etag = strong_etag(&head.headers).map(Arc::from);
+        let etag = self.twins.as_ref().and_then(|_| strong_etag(&head.headers)).map(Arc::from);
         let delivery = Delivery::UnderWay;
-        self.so_far = SoFar::Heard(Heard { status: head.status, failing, document, etag, delivery });
+        self.so_far = SoFar::Heard(Heard { at, status: head.status, failing, document, etag, delivery });
     }
 
     /// So many bytes of the answer's body were handed to the client.
@@ -199,21 +192,34 @@ impl Learning {
 
     /// The origin's body broke off.
     pub fn broke(&mut self) {
-        if matches!(&self.so_far, SoFar::Heard(heard) if heard.failing.is_none()) {
+        if let SoFar::Heard(Heard { at, failing: None, .. }) = self.so_far {
             let failing = Failing::Temporary;
-            self.so_far = SoFar::Over(What::Failed { failing, code: Some(BROKEN_BODY) });
+            self.so_far = SoFar::Over(What::Failed { failing, code: Some(BROKEN_BODY) }, at);
         }
     }
 
     /// The request is refused, or its answer is.
-    pub fn refused(&mut self, refusal: &Refusal) {
+    pub fn refused(&mut self, refusal: &Refusal, hold: &Hold) {
+        match self.so_far {
+            SoFar::Asked => self.over(refusal, ledger::now(hold)),
+            SoFar::Heard(_) | SoFar::Over(..) => self.refused_midway(refusal),
+        }
+    }
+
+    /// The answer is refused while it is on its way.
+    pub fn refused_midway(&mut self, refusal: &Refusal) {
+        if let SoFar::Heard(Heard { at, .. }) = self.so_far {
+            self.over(refusal, at);
+        }
+    }
+
+    fn over(&mut self, refusal: &Refusal, at: At) {
         self.rule.clone_from(&refusal.rule);
         let row = refusal.reason.row();
         let (outcome, code) = (row.crawl_status, refusal.code.or(row.code));
         let what = match (&self.so_far, refusal.failing) {
-            (SoFar::Over(_), _) => return,
-            (SoFar::Asked | SoFar::Heard(_), Some(failing)) => What::Failed { failing, code },
-            (SoFar::Asked, None) => {
+            (_, Some(failing)) => What::Failed { failing, code },
+            (SoFar::Asked | SoFar::Over(..), None) => {
                 let intent = refusal.intent().unwrap_or(Intent::Deny);
                 What::Refused(Refused { outcome, intent, code, record: noting(refusal) })
             }
@@ -225,7 +231,7 @@ impl Learning {
                 What::Answered(Answered { status, outcome, intent, code, failing, document: None })
             }
         };
-        self.so_far = SoFar::Over(what);
+        self.so_far = SoFar::Over(what, at);
     }
 
     /// Whether the body is that of the document that was delivered last.
@@ -258,10 +264,10 @@ impl Learning {
     }
 
     /// What has become of it, if that is anything to note.
-    fn what(&self) -> Option<(What, Option<Key>)> {
+    fn what(&self) -> Option<(At, What, Option<Key>)> {
         let heard = match &self.so_far {
             SoFar::Asked => return None,
-            SoFar::Over(what) => return Some((what.clone(), None)),
+            SoFar::Over(what, at) => return Some((*at, what.clone(), None)),
             SoFar::Heard(heard) => heard,
         };
         let status = heard.status;
@@ -272,16 +278,17 @@ impl Learning {
         let content = document.as_ref().and_then(|_| self.content_key(heard));
         let (outcome, failing) = (CrawlStatus::of_origin(status.as_u16()), heard.failing);
         let (status, intent, code) = (status.as_u16(), None, None);
-        Some((What::Answered(Answered { status, outcome, intent, code, failing, document }), content))
+        let what = What::Answered(Answered { status, outcome, intent, code, failing, document });
+        Some((heard.at, what, content))
     }
 
-    fn seen(&self, what: What) -> Seen {
-        let About { at, target, crawler, reign, space, source } = &self.about;
+    fn seen(&self, at: At, what: What) -> Seen {
+        let About { target, crawler, reign, space, source } = &self.about;
         let policy = &reign.policy;
         let space = space.and_then(|space| policy.spaces().get(space));
         let source = source.as_ref().and_then(|source| source.to_str().ok());
         Seen {
-            at: *at,
+            at,
             url: target.shared(),
             crawler: crawler.shared_name(),
             space: space.map(|space| space.name.shared()),
@@ -320,12 +327,12 @@ fn hex(hash: &ContentHash) -> String {
 
 impl Drop for Learning {
     fn drop(&mut self) {
-        if let Some((what, content)) = self.what() {
-            let (key, seen) = (self.recalled.key, self.seen(what));
+        if let Some((at, what, content)) = self.what() {
+            let (key, seen) = (self.recalled.key, self.seen(at, what));
             self.recalled.ledger.note(Note { key, seen, content });
             // Behind the note: a policy that takes force from now on is swept for with it.
             if let Some(successor) = self.about.reign.successor() {
-                pass_again(&self.recalled.ledger, &successor, key, self.about.at);
+                pass_again(&self.recalled.ledger, &successor, key, at);
             }
         }
     }

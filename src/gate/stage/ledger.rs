@@ -109,7 +109,8 @@ fn found_at<C>(judged: &Judged<C>, ledger: &Ledger, hold: &Hold) -> Option<u32> 
         return asked.depth();
     }
     let linked = || {
-        let page = UrlTarget::parse(asked.referer()).ok()?;
+        let page = Some(asked.referer()).filter(|page| !page.is_empty());
+        let page = page.and_then(|page| UrlTarget::parse(page).ok())?;
         let record = ledger.look_up(key_of(judged.policy(), &judged.trail, &asked.crawler, &page))?;
         record.depth.map(|depth| depth.saturating_add(1))
     };

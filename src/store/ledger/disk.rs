@@ -315,7 +315,7 @@ mod tests {
     /// Commits that these records have these contents now, or are forgotten.
     fn folded(base: &Base, records: &[(u8, Option<u8>)], contents: &[(u8, u8)]) {
         let key = |byte: u8| Key([byte; 16]);
-        let memory = Memory::new(0, 0);
+        let memory = Memory::new(0, 0, 0);
         for (record, content) in records {
             let entry = content.map(|content| Entry { record: Arc::default(), content: Some(key(content)) });
             let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));

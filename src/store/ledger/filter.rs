@@ -1,4 +1,4 @@
-//! Which keys the tables do not have, told without a look at them: most URLs of a crawl are new, and a table is a walk
+//! Which keys the ledger does not have, told without a look at its tables: most URLs of a crawl are new, and a table is a walk
 //! down a tree.
 //!
 //! Bloom filters in blocks of a cache line ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and
@@ -21,7 +21,7 @@ const SET: u32 = 7;
 /// Words of a block.
 const WORDS: usize = 8;
 
-/// What is known not to be there.
+/// What is known not to be there: neither in memory nor in the tables.
 pub(super) struct Filter {
     layers: [OnceLock<Layer>; LAYERS],
     /// The layer that takes keys.
@@ -53,7 +53,7 @@ impl Filter {
         filter
     }
 
-    /// Whether the tables do not have this key for certain.
+    /// Whether there is no record with this key for certain.
     pub(super) fn lacks(&self, key: Key) -> bool {
         self.whole.load(Ordering::Acquire) && !self.may_have(key)
     }
@@ -62,18 +62,23 @@ impl Filter {
         self.layers.iter().map_while(OnceLock::get).any(|layer| layer.may_have(key))
     }
 
-    /// The tables are about to have this key. One that may be there takes no more room, however often it is written.
-    pub(super) fn insert(&self, key: Key) {
+    /// There is a record with this key from now on; says whether there was none for certain. One that may be there takes
+    /// no more room, however often it is written.
+    pub(super) fn insert(&self, key: Key) -> bool {
         if self.may_have(key) {
-            return;
+            return false;
         }
+        let lacked = self.whole.load(Ordering::Acquire);
         let last = self.last.load(Ordering::Acquire);
-        let Some(layer) = self.layers.iter().take(last + 1).filter_map(OnceLock::get).last() else { return };
+        let Some(layer) = self.layers.iter().take(last + 1).filter_map(OnceLock::get).last() else {
+            return lacked;
+        };
         layer.put(key);
         if layer.taken.fetch_add(1, Ordering::Relaxed) + 1 == layer.room && last + 1 < LAYERS {
             self.layer(last + 1, layer.room.saturating_mul(2));
             self.last.store(last + 1, Ordering::Release);
         }
+        lacked
     }
 
     /// It was told of all keys that the tables had.
@@ -140,9 +145,10 @@ mod tests {
         let filter = Filter::new(0);
         // Two layers more.
         let keys = FIRST * 5;
-        (0..keys).for_each(|n| filter.insert(key(n)));
+        let taken = (0..keys).filter(|n| filter.insert(key(*n))).count();
+        assert!(taken > keys - keys / 30, "{taken} of {keys} new ones");
         // Written again and again.
-        (0..10).for_each(|_| (0..keys).for_each(|n| filter.insert(key(n))));
+        (0..10).for_each(|_| assert!((0..keys).all(|n| !filter.insert(key(n)))));
         assert_eq!(filter.layers.iter().map_while(OnceLock::get).count(), 3);
         assert!((0..keys).all(|n| !filter.lacks(key(n))));
         let wrong = (keys..keys + 100_000).filter(|n| !filter.lacks(key(*n))).count();
@@ -153,10 +159,11 @@ mod tests {
     #[test]
     fn nothing_is_lacked_before_every_key_is_there() {
         let filter = Filter::new(2);
-        filter.insert(key(1));
+        assert!(!filter.insert(key(1)), "the tables may have had it");
         assert!(!filter.lacks(key(9)));
         filter.insert(key(2));
         filter.is_whole();
+        assert!(filter.insert(key(3)) && !filter.insert(key(3)));
         assert!(filter.lacks(key(9)) && !filter.lacks(key(1)) && !filter.lacks(key(2)));
     }
 }

@@ -5,7 +5,7 @@
 pub(super) mod event;
 pub(super) mod record;
 
-use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::{WireType, decode_key, decode_varint, encode_varint, encoded_len_varint};
 
 use crate::vocab::crawl_status::CrawlStatus;
 
@@ -15,8 +15,8 @@ pub(super) struct Form<'b>(pub(super) &'b mut Vec<u8>);
 impl Form<'_> {
     pub(super) fn number(&mut self, tag: u32, number: Option<u64>) {
         let Some(number) = number else { return };
-        encode_key(tag, WireType::Varint, self.0);
-        encode_varint(number, self.0);
+        self.varint(key(tag, WireType::Varint));
+        self.varint(number);
     }
 
     pub(super) fn text(&mut self, tag: u32, text: Option<&str>) {
@@ -31,9 +31,22 @@ impl Form<'_> {
 
     /// What follows are so many bytes of this field.
     pub(super) fn begin(&mut self, tag: u32, length: usize) {
-        encode_key(tag, WireType::LengthDelimited, self.0);
-        encode_varint(length as u64, self.0);
+        self.varint(key(tag, WireType::LengthDelimited));
+        self.varint(length as u64);
     }
+
+    /// Most are short.
+    fn varint(&mut self, number: u64) {
+        if number < 0x80 {
+            self.0.push(number as u8);
+        } else {
+            encode_varint(number, self.0);
+        }
+    }
+}
+
+fn key(tag: u32, kind: WireType) -> u64 {
+    u64::from(tag) << 3 | kind as u64
 }
 
 /// What a field of bytes takes, its number below 16.

@@ -26,6 +26,8 @@ use super::form::record::{self, Entry};
 pub(super) const SHARDS: usize = 64;
 /// What a table takes for a key besides the record, about.
 const OVERHEAD: usize = 64;
+/// What a key and its record take together, about.
+const RECORD: usize = 256;
 
 /// All shards.
 pub(super) struct Memory {
@@ -94,10 +96,13 @@ struct Part {
 }
 
 impl Memory {
-    /// Empty; of what the tables have, about so many keys, so many bytes are kept.
-    pub(super) fn new(cache: usize, keys: usize) -> Self {
+    /// Empty, with room for so many bytes that wait for the tables; of what those have, about so many keys, so many bytes
+    /// are kept.
+    pub(super) fn new(unfolded: usize, cache: usize, keys: usize) -> Self {
         let generation = cache / SHARDS / 2;
-        let shard = |()| Mutex::new(Shard { generation, ..Shard::default() });
+        // So that no request has to move what is there.
+        let unfolded = Table::with_capacity_and_hasher(unfolded / SHARDS / RECORD, RandomState::default());
+        let shard = |()| Mutex::new(Shard { unfolded: unfolded.clone(), generation, ..Shard::default() });
         Self {
             shards: Box::new([(); SHARDS].map(shard)),
             unfolded: AtomicUsize::new(0),
@@ -136,12 +141,12 @@ impl Memory {
         number: impl FnOnce(Option<&[u8]>) -> u64,
     ) {
         let before = shard.bytes();
-        if !self.filter.lacks(key) {
+        // Before anybody could find it.
+        let is_new = self.filter.insert(key);
+        if !is_new {
             shard.young.spans.remove(&key);
             shard.old.spans.remove(&key);
         }
-        // Before anybody could find it.
-        self.filter.insert(key);
         let forms = Arc::make_mut(&mut shard.forms);
         let span = forms.add(write);
         let change = number(span.and_then(|span| forms.get(span)));
@@ -241,7 +246,8 @@ impl Shard {
     /// Forms that nobody has any more give back their place.
     #[allow(clippy::disallowed_methods, reason = "their order is of no account")]
     fn gather(&mut self) {
-        let mut forms = Forms::default();
+        // As many are likely to come next; what is not written to takes no memory.
+        let mut forms = Forms(Vec::with_capacity(self.forms.0.len()));
         for unfolded in self.unfolded.values_mut() {
             let form = unfolded.span.and_then(|span| self.forms.get(span));
             unfolded.span = form.and_then(|form| forms.add(|to| to.extend_from_slice(form)));
