@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, request};
 
 use crate::clock::Lapse;
@@ -176,7 +176,7 @@ impl Asked {
 
 fn priority(headers: &HeaderMap) -> Option<Priority> {
     let number = headers.get(CRAWL_PRIORITY).and_then(|value| Priority::from_number(value.to_str().ok()?));
-    number.or_else(|| Priority::from_urgency(&Headers(headers).header(PRIORITY.as_str())?))
+    number.or_else(|| Priority::from_urgency(&Headers(headers).joined(&PRIORITY)?))
 }
 
 /// A whole number; what is larger than any depth is as deep as that.
@@ -329,11 +329,18 @@ pub fn first_values(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &
 /// A header map as the policy sees it: values joined, bytes that are no UTF-8 replaced.
 pub struct Headers<'a>(pub &'a HeaderMap);
 
-impl HeaderView for Headers<'_> {
-    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+impl<'a> Headers<'a> {
+    /// All values of a field, joined by `", "`; `None` if there is none.
+    pub fn joined(&self, name: impl AsHeaderName) -> Option<Cow<'a, str>> {
         let mut values = self.0.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
         let first = values.next()?;
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
+    }
+}
+
+impl HeaderView for Headers<'_> {
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.joined(name)
     }
 
     fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use hickory_resolver::config::{NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Resolver as Hickory, TokioResolver};
@@ -54,7 +55,7 @@ pub struct Resolver {
     hosts: BTreeMap<String, Vec<IpAddr>>,
     timeout: Duration,
     clock: Clock,
-    memory: Cache<Box<str>, Answer>,
+    memory: Cache<Box<str>, Answer, RandomState>,
     /// Names that are being asked for.
     open: Mutex<Open>,
 }
@@ -117,7 +118,8 @@ impl Resolver {
             NameServers::System => Lookup::System,
             NameServers::Servers(servers) => Lookup::Servers(Box::new(hickory(servers, timeout)?)),
         };
-        let memory = Cache::builder().max_capacity(REMEMBERED).expire_after(Holds).build();
+        let memory = Cache::builder().max_capacity(REMEMBERED).expire_after(Holds);
+        let memory = memory.build_with_hasher(RandomState::default());
         Ok(Self { lookup, hosts, timeout, clock, memory, open: Mutex::default() })
     }
 

@@ -9,6 +9,7 @@ mod fetch;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
 use moka::sync::Cache;
 use tokio::sync::watch;
 
@@ -47,7 +48,7 @@ struct Shared {
 /// Hosts by what their URLs begin with: scheme, host and port.
 #[derive(Debug)]
 struct Memory {
-    known: Cache<Box<str>, Arc<Known>>,
+    known: Cache<Box<str>, Arc<Known>, RandomState>,
     flights: Mutex<Flights>,
 }
 
@@ -200,7 +201,8 @@ impl Shared {
 
 impl Memory {
     fn new(bytes: u64) -> Self {
-        let known = Cache::builder().max_capacity(bytes).weigher(weight).build();
+        let known = Cache::builder().max_capacity(bytes).weigher(weight);
+        let known = known.build_with_hasher(RandomState::default());
         Self { known, flights: Mutex::default() }
     }
 

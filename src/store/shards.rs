@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
+
 /// Many more than there are threads that could meet in one.
 pub const SHARDS: usize = 64;
 
 /// One shard.
-pub type Shard<V> = HashMap<Arc<str>, V>;
+pub type Shard<V> = HashMap<Arc<str>, V, RandomState>;
 
 /// The table.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use http::response::Parts;
 
 use crate::gate::judged::{Headers, Judged};
 use crate::gate::refusal::Refusal;
-use crate::policy::fact::{Content, Fact, Facts, HeaderView, ResponseFacts};
+use crate::policy::fact::{Content, Fact, Facts, ResponseFacts};
 use crate::policy::options::robots::named_agent;
 use crate::policy::rule::PolicyStage;
 use crate::vocab::media_type::essence;
@@ -44,7 +44,7 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
 pub(super) fn answered<T>(method: &Method, head: &Parts, then: impl FnOnce(ResponseFacts<'_>) -> T) -> T {
     // All fields of that name, joined: a second one must not hide what a browser would go by.
     let headers = Headers(&head.headers);
-    let content_type = headers.header(CONTENT_TYPE.as_str()).unwrap_or(Cow::Borrowed(""));
+    let content_type = headers.joined(CONTENT_TYPE).unwrap_or(Cow::Borrowed(""));
     let content_type = essence(&content_type);
     let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     then(ResponseFacts {

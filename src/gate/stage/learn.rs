@@ -22,7 +22,6 @@ use crate::ledger::seen::{Answered, Document, Noting, Refused, Seen, What};
 use crate::ledger::verdict::same_content;
 use crate::metrics::record::Keep;
 use crate::policy::Policy;
-use crate::policy::fact::HeaderView;
 use crate::policy::options::checks::{self, Check};
 use crate::policy::options::schema::DUPLICATE;
 use crate::policy::space::SpaceIndex;
@@ -154,7 +153,7 @@ impl Learning {
         at: At,
     ) {
         let headers = Headers(&head.headers);
-        let content_type = headers.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let content_type = headers.joined(CONTENT_TYPE).unwrap_or_default();
         let document = Document {
             validators: validators(headers.0),
             content: None,

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use encoding_rs::Encoding;
+use http::header::CONTENT_TYPE;
 use http::response::Parts;
 
 use crate::gate::judged::Headers;
-use crate::gate::response::HeaderView;
 use crate::metrics::labels::DocumentRead;
 use crate::vocab::media_type::essence;
 use crate::vocab::target::UrlTarget;
@@ -44,7 +44,7 @@ impl Plan {
     /// What a document says.
     pub(super) fn of_document(head: &Parts, body_prefix: bool, most: u64) -> Self {
         let headers = Headers(&head.headers);
-        let value = headers.header("content-type").unwrap_or_default();
+        let value = headers.joined(CONTENT_TYPE).unwrap_or_default();
         let kind = essence(&value);
         // An answer that does not tell its type may be HTML; one that says that it is text is not.
         let may_have_head = kind.is_empty() || matches!(&*kind, "text/html" | "application/xhtml+xml");

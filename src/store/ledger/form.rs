@@ -19,6 +19,11 @@ impl Form<'_> {
         self.varint(number);
     }
 
+    /// A number that is zero where it is not written.
+    pub(super) fn plain(&mut self, tag: u32, number: u64) {
+        self.number(tag, Some(number).filter(|number| *number != 0));
+    }
+
     pub(super) fn text(&mut self, tag: u32, text: Option<&str>) {
         self.bytes(tag, text.map(str::as_bytes));
     }

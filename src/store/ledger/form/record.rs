@@ -29,7 +29,7 @@ pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
     let from_first = |at: At| zigzag(at.0.wrapping_sub(record.first_seen.0).cast_signed());
     form.text(1, Some(&record.crawler));
     form.text(2, Some(&record.url));
-    form.number(3, record.is_known().then_some(1));
+    form.plain(3, record.is_known().into());
     match record.indexed {
         Indexed::Never => {}
         Indexed::Perhaps => form.number(4, Some(1)),
@@ -38,7 +38,7 @@ pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
             form.number(5, Some(from_first(at)));
         }
     }
-    form.number(6, Some(number_of(record.status.0).into()));
+    form.plain(6, number_of(record.status.0).into());
     form.number(7, record.origin_status.map(u64::from));
     form.number(8, record.code.map(u64::from));
     match record.address {
@@ -47,19 +47,19 @@ pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
         None => {}
     }
     form.number(10, Some(record.first_seen.0));
-    form.number(11, Some(from_first(record.last_seen)));
+    form.plain(11, from_first(record.last_seen));
     form.number(12, record.last_fetched.map(from_first));
     form.number(13, record.last_error.map(from_first));
     form.number(14, record.last_changed.map(from_first));
     form.text(15, record.validators.etag.as_deref());
     form.text(16, record.validators.last_modified.as_deref());
     form.bytes(17, record.content.as_ref().map(|hash| &hash[..]));
-    form.text(18, Some(&record.content_type));
-    form.number(19, Some(record.size));
+    form.text(18, Some(&*record.content_type).filter(|kind| !kind.is_empty()));
+    form.plain(19, record.size);
     form.number(20, record.depth.map(u64::from));
     form.text(21, record.source.as_deref());
     form.text(22, record.space.as_deref());
-    form.number(23, Some(record.temporary_errors.into()));
+    form.plain(23, record.temporary_errors.into());
     form.bytes(CONTENT_KEY, entry.content.as_ref().map(|key| &key.0[..]));
 }
 
