@@ -42,9 +42,10 @@ pub fn response<C>(
 ) -> Result<Marks, Box<Refusal>> {
     let leads = redirect::of(judged, head);
     let failing = failing::of_answer(head, recrawl::asked_for(judged, asked), &leads);
-    let verdict = content::judge(judged, head);
+    let kind = content::kind_of(head);
+    let verdict = content::judge(judged, head, &kind);
     if let Some(learning) = learning {
-        learning.heard(judged, head, failing, ledger::now(hold));
+        learning.heard(judged, head, &kind, failing, ledger::now(hold));
     }
     verdict?;
     let tags = recrawl::judge(judged, head)?;

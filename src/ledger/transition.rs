@@ -5,6 +5,7 @@
 //! good when it is fetched again is forgotten, so that a new link brings it back. Refusals go as OmniFind numbers them
 //! (seed 003): 760 removes, 761 keeps.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::vocab::intent::Intent;
 
 use super::event::{Event, EventKind, Why};
 use super::record::{At, Indexed, Record, Standing, Status};
-use super::seen::{Answered, Failing, Noting, Refused, Seen, What};
+use super::seen::{Answered, Document, Failing, Noting, Refused, Seen, What};
 
 /// OmniFind's "excluded, but in another crawler's space".
 const MOVED: u16 = 761;
@@ -48,82 +49,110 @@ pub struct Noted {
 }
 
 /// Takes a look into account.
-pub fn note(before: Option<&Record>, seen: &Seen, tolerance: Tolerance) -> Noted {
-    match &seen.what {
-        What::Answered(answered) => answer(before, seen, answered, tolerance),
+pub fn note(before: Option<&Record>, seen: Seen, tolerance: Tolerance) -> Noted {
+    let Seen { at, url, crawler, space, depth, address, source, revision, rule, what } = seen;
+    let look = Look { url, crawler, space, depth, address, source };
+    let told = |status| Told { at, status, rule, revision };
+    match what {
+        What::Answered(answered) => answer(before, look, told(Some(answered.status)), answered, tolerance),
         What::Failed { failing, code } => {
-            let mut record = looked_at(before, seen);
+            let told = told(None);
+            let mut record = looked_at(before, look, at);
             record.status = Status(CrawlStatus::Error);
-            record.code = *code;
-            fail(before, record, seen, *failing, tolerance)
+            record.code = code;
+            fail(before, record, &told, failing, tolerance)
         }
-        What::Refused(refused) => refuse(before, seen, *refused),
+        What::Refused(refused) => refuse(before, look, &told(None), refused),
         What::Allowed => allow(before),
     }
 }
 
-/// The record, with what every look tells.
-fn looked_at(before: Option<&Record>, seen: &Seen) -> Record {
-    let new = || Record { first_seen: seen.at, ..Record::default() };
-    let mut record = before.cloned().unwrap_or_else(new);
-    record.crawler.clone_from(&seen.crawler);
-    record.url.clone_from(&seen.url);
-    record.last_seen = seen.at;
-    record.space.clone_from(&seen.space);
-    record.address = seen.address.or(record.address);
-    record.depth = record.depth.into_iter().chain(seen.depth).min();
-    if seen.source.is_some() {
-        record.source.clone_from(&seen.source);
-    }
-    record
+/// What every look tells of a URL.
+struct Look {
+    url: Arc<str>,
+    crawler: Arc<str>,
+    space: Option<Arc<str>>,
+    depth: Option<u32>,
+    address: Option<IpAddr>,
+    source: Option<Arc<str>>,
 }
 
-fn answer(before: Option<&Record>, seen: &Seen, answered: &Answered, tolerance: Tolerance) -> Noted {
-    let mut record = looked_at(before, seen);
+/// What is told of a look with an event.
+struct Told {
+    at: At,
+    /// The origin's status, if what was seen is its answer: that of an earlier one says nothing of this.
+    status: Option<u16>,
+    rule: Option<Arc<str>>,
+    revision: Arc<str>,
+}
+
+/// The record, with what every look tells.
+fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
+    let new = || Record { first_seen: at, ..Record::default() };
+    let record = before.cloned().unwrap_or_else(new);
+    Record {
+        crawler: look.crawler,
+        url: look.url,
+        last_seen: at,
+        space: look.space,
+        address: look.address.or(record.address),
+        depth: record.depth.into_iter().chain(look.depth).min(),
+        source: look.source.or(record.source),
+        ..record
+    }
+}
+
+fn answer(
+    before: Option<&Record>,
+    look: Look,
+    told: Told,
+    answered: Answered,
+    tolerance: Tolerance,
+) -> Noted {
+    let mut record = looked_at(before, look, told.at);
     record.standing = Standing::Entered;
     record.origin_status = Some(answered.status);
     record.status = Status(answered.outcome);
     record.code = answered.code;
     if let Some(failing) = answered.failing {
-        return fail(before, record, seen, failing, tolerance);
+        return fail(before, record, &told, failing, tolerance);
     }
     record.temporary_errors = 0;
     if answered.outcome == CrawlStatus::Accepted {
-        deliver(&mut record, seen.at, answered);
+        deliver(&mut record, told.at, answered.document);
         return changed(record, None);
     }
-    let owed = exclude(&mut record, seen, answered.intent, answered.code);
+    let owed = exclude(&mut record, &told, answered.intent, answered.code);
     changed(record, owed)
 }
 
 /// An answer was passed on. Only a document that was delivered whole is the last one from now on.
-fn deliver(record: &mut Record, at: At, answered: &Answered) {
+fn deliver(record: &mut Record, at: At, document: Option<Document>) {
     // What had to leave the index comes back with a document, and not with a 304 or a redirection.
-    if answered.document.is_some() || record.indexed == Indexed::Never {
+    if document.is_some() || record.indexed == Indexed::Never {
         record.indexed = Indexed::Perhaps;
     }
-    let Some(document) = &answered.document else { return };
-    let (validators, content) = (&document.validators, document.content);
+    let Some(Document { validators, content, content_type, size }) = document else { return };
     let same_content = record.content.is_some() && record.content == content;
-    let same = same_content || content.is_none() && record.validators == *validators;
+    let same = same_content || content.is_none() && record.validators == validators;
     if !same || record.last_fetched.is_none() {
         record.last_changed = Some(at);
     }
     record.last_fetched = Some(at);
-    record.validators.clone_from(validators);
+    record.validators = validators;
     record.content = content;
-    record.content_type.clone_from(&document.content_type);
-    record.size = document.size;
+    record.content_type = content_type;
+    record.size = size;
 }
 
 fn fail(
     before: Option<&Record>,
     mut record: Record,
-    seen: &Seen,
+    told: &Told,
     failing: Failing,
     tolerance: Tolerance,
 ) -> Noted {
-    record.last_error = Some(seen.at);
+    record.last_error = Some(told.at);
     let why = match failing {
         Failing::Permanent => Why::PermanentError,
         Failing::Temporary => {
@@ -138,28 +167,28 @@ fn fail(
     let refreshed = before.is_some_and(Record::is_known);
     let kind = if indexed { EventKind::Removal } else { EventKind::PermanentError };
     let first = failing == Failing::Permanent && !refreshed;
-    let owed = (indexed || first).then(|| event(&record, seen, kind, why));
+    let owed = (indexed || first).then(|| event(&record, told, kind, why));
     if indexed || refreshed || failing == Failing::Temporary {
         return Noted { kept: Kept::Forgotten, owed };
     }
     changed(record, owed)
 }
 
-fn refuse(before: Option<&Record>, seen: &Seen, refused: Refused) -> Noted {
+fn refuse(before: Option<&Record>, look: Look, told: &Told, refused: Refused) -> Noted {
     let nothing = Noted { kept: Kept::Same, owed: None };
     if !is_about_the_url(refused.outcome) || before.is_none() && refused.record == Noting::Skip {
         return nothing;
     }
-    let mut record = looked_at(before, seen);
+    let mut record = looked_at(before, look, told.at);
     record.status = Status(refused.outcome);
     record.code = refused.code;
     let moved = refused.code == Some(MOVED)
         && record.indexed == Indexed::Perhaps
         && before.is_none_or(|before| before.code != Some(MOVED));
     let owed = if moved {
-        Some(event(&record, seen, EventKind::Moved, Why::OtherSpace))
+        Some(event(&record, told, EventKind::Moved, Why::OtherSpace))
     } else {
-        exclude(&mut record, seen, Some(refused.intent), refused.code)
+        exclude(&mut record, told, Some(refused.intent), refused.code)
     };
     if owed.is_none() && before.is_some_and(|before| says_nothing_new(before, &record)) {
         return nothing;
@@ -184,13 +213,13 @@ fn says_nothing_new(before: &Record, record: &Record) -> bool {
 }
 
 /// A URL that must leave the index does so once.
-fn exclude(record: &mut Record, seen: &Seen, intent: Option<Intent>, code: Option<u16>) -> Option<Event> {
+fn exclude(record: &mut Record, told: &Told, intent: Option<Intent>, code: Option<u16>) -> Option<Event> {
     let leaves = intent == Some(Intent::Gone) && code != Some(MOVED);
     if !leaves || record.indexed != Indexed::Perhaps {
         return None;
     }
-    record.indexed = Indexed::Removed(seen.at);
-    Some(event(record, seen, EventKind::Removal, Why::Excluded))
+    record.indexed = Indexed::Removed(told.at);
+    Some(event(record, told, EventKind::Removal, Why::Excluded))
 }
 
 /// The sweep finds a URL in its space: a code of an earlier one holds no more.
@@ -209,25 +238,17 @@ fn changed(record: Record, owed: Option<Event>) -> Noted {
     Noted { kept: Kept::Changed(Arc::new(record)), owed }
 }
 
-fn event(record: &Record, seen: &Seen, kind: EventKind, why: Why) -> Event {
+fn event(record: &Record, told: &Told, kind: EventKind, why: Why) -> Event {
     Event {
-        at: seen.at,
+        at: told.at,
         kind,
         why,
         crawler: record.crawler.clone(),
         url: record.url.clone(),
         code: record.code,
-        status: answered_with(seen),
-        rule: seen.rule.clone(),
-        revision: seen.revision.clone(),
-    }
-}
-
-/// The origin's status, if what was seen is its answer: that of an earlier one says nothing of this.
-fn answered_with(seen: &Seen) -> Option<u16> {
-    match &seen.what {
-        What::Answered(answered) => Some(answered.status),
-        What::Failed { .. } | What::Refused(_) | What::Allowed => None,
+        status: told.status,
+        rule: told.rule.clone(),
+        revision: told.revision.clone(),
     }
 }
 
@@ -235,7 +256,6 @@ fn answered_with(seen: &Seen) -> Option<u16> {
 mod tests {
     use super::*;
     use crate::ledger::record::Validators;
-    use crate::ledger::seen::Document;
 
     const THREE: Tolerance = Tolerance { temporary_errors: 3 };
 
@@ -277,7 +297,7 @@ mod tests {
     fn after(looks: &[What]) -> (Option<Record>, Vec<(EventKind, Why)>) {
         let (mut record, mut owed) = (None::<Record>, vec![]);
         for (turn, what) in looks.iter().enumerate() {
-            let noted = note(record.as_ref(), &seen(turn as u64, what.clone()), THREE);
+            let noted = note(record.as_ref(), seen(turn as u64, what.clone()), THREE);
             owed.extend(noted.owed.map(|event| (event.kind, event.why)));
             match noted.kept {
                 Kept::Same => {}
@@ -396,7 +416,7 @@ mod tests {
     #[test]
     fn the_fewest_links_count() {
         let deep = |depth| Seen { depth, ..seen(0, page("a")) };
-        let record = |before: Option<&Record>, depth| match note(before, &deep(depth), THREE).kept {
+        let record = |before: Option<&Record>, depth| match note(before, deep(depth), THREE).kept {
             Kept::Changed(record) => Record::clone(&record),
             Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
         };

@@ -227,7 +227,7 @@ impl Ledger {
 
     /// Takes a look into account. Never waits; without room it is dropped, and counted.
     pub fn note(&self, note: Note) {
-        self.inner().note(&note);
+        self.inner().note(note);
     }
 
     /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
@@ -239,7 +239,7 @@ impl Ledger {
             if inner.queue.is_closed() {
                 return inner.queue.drop_one();
             }
-            match inner.take(&note) {
+            match inner.take(note.clone()) {
                 Ok(()) => return,
                 Err(Failed) => tokio::time::sleep(AGAIN).await,
             }

@@ -16,14 +16,18 @@ use crate::vocab::reason::Reason;
 
 use super::{robots, usage};
 
-/// Judges the origin's head.
-pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<(), Box<Refusal>> {
+/// Judges the origin's head; its `Content-Type` is `kind`.
+pub(in crate::gate) fn judge<C>(
+    judged: &mut Judged<C>,
+    head: &Parts,
+    kind: &str,
+) -> Result<(), Box<Refusal>> {
     // The robots.txt of a host is passed on whatever the policy says of text files (decisions.md section 5).
     if judged.asked.reads_robots_txt() {
         return Ok(());
     }
     let method = judged.asked.method.clone();
-    answered(&method, head, |response| {
+    answered(&method, head, kind, |response| {
         let agent = robots::agent(named_agent(&judged.snapshot.policy, &judged.trail), &judged.asked);
         let usage: Vec<_> = judged.usage.iter().map(|said| said.fact.clone()).collect();
         let facts = Facts { response: Fact::Known(response), agent, usage: &usage, ..judged.asked.facts() };
@@ -40,16 +44,28 @@ pub(in crate::gate) fn judge<C>(judged: &mut Judged<C>, head: &Parts) -> Result<
     })
 }
 
-/// Does something with what the head of an answer says.
-pub(super) fn answered<T>(method: &Method, head: &Parts, then: impl FnOnce(ResponseFacts<'_>) -> T) -> T {
+/// The type that the head names, without parameters; empty if it names none.
+pub(in crate::gate) fn kind_of(head: &Parts) -> Cow<'_, str> {
     // All fields of that name, joined: a second one must not hide what a browser would go by.
+    match Headers(&head.headers).joined(CONTENT_TYPE) {
+        Some(Cow::Borrowed(value)) => essence(value),
+        Some(Cow::Owned(values)) => Cow::Owned(essence(&values).into_owned()),
+        None => Cow::Borrowed(""),
+    }
+}
+
+/// Does something with what the head of an answer says.
+pub(super) fn answered<T>(
+    method: &Method,
+    head: &Parts,
+    kind: &str,
+    then: impl FnOnce(ResponseFacts<'_>) -> T,
+) -> T {
     let headers = Headers(&head.headers);
-    let content_type = headers.joined(CONTENT_TYPE).unwrap_or(Cow::Borrowed(""));
-    let content_type = essence(&content_type);
     let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     then(ResponseFacts {
         status: head.status.as_u16(),
-        content_type: &content_type,
+        content_type: kind,
         size: length,
         headers: &headers,
         content: if *method == Method::HEAD { Content::HeadOnly } else { Content::Possible },
@@ -68,7 +84,7 @@ pub(in crate::gate) enum Type {
 /// What the body that goes with a head is.
 pub(in crate::gate) fn type_of(method: &Method, head: &Parts) -> Type {
     let fetched = matches!(*method, Method::GET | Method::HEAD);
-    let is_html = answered(method, head, |response| {
+    let is_html = answered(method, head, &kind_of(head), |response| {
         fetched && response.is_success_with_content() && response.is_html()
     });
     if is_html { Type::Html } else { Type::Other }

@@ -11,7 +11,7 @@ use crate::policy::fact::{DocumentFacts, Fact, Facts, ResponseFacts};
 use crate::policy::options::robots::named_agent;
 use crate::policy::rule::PolicyStage;
 
-use super::content::answered;
+use super::content::{answered, kind_of};
 use super::robots;
 
 /// What has to be read of a document.
@@ -28,7 +28,7 @@ pub(in crate::gate) fn wanted<'j, C>(judged: &'j Judged<C>, head: &Parts) -> Opt
     if !judged.snapshot.ever_reads_documents() || judged.asked.reads_robots_txt() {
         return None;
     }
-    let awaited = answered(&judged.asked.method, head, |response| {
+    let awaited = answered(&judged.asked.method, head, &kind_of(head), |response| {
         with_facts(judged, response, Fact::Unknown, |facts| {
             let beside = || judged.beside.as_ref().is_some_and(|beside| beside.awaits_document(facts));
             judged.snapshot.policy.awaits_document(&judged.trail, facts) || beside()
@@ -45,7 +45,7 @@ pub(in crate::gate) fn judge<C>(
 ) -> Result<(), Box<Refusal>> {
     let mut trail = judged.trail.clone();
     let mut beside = judged.beside.take();
-    let (decision, tags) = answered(&judged.asked.method, head, |response| {
+    let (decision, tags) = answered(&judged.asked.method, head, &kind_of(head), |response| {
         with_facts(judged, response, Fact::Known(document), |facts| {
             let policy = &judged.snapshot.policy;
             if let Some(beside) = &mut beside {

@@ -3,16 +3,17 @@
 //! Of a GET only; a HEAD and every other method change nothing. What a look makes of a record is said in
 //! `ledger/transition`; here it is told what was seen.
 
+use std::mem::replace;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::HeaderValue;
 use http::response::Parts;
 use http::{Method, StatusCode};
 
 use crate::gate::failing::Failing;
 use crate::gate::hold::Hold;
-use crate::gate::judged::{Headers, Judged};
+use crate::gate::judged::Judged;
 use crate::gate::refusal::Refusal;
 use crate::gate::snapshot::Reign;
 use crate::gate::sweep::pass_again;
@@ -30,7 +31,6 @@ use crate::store::ledger::Note;
 use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::intent::Intent;
-use crate::vocab::media_type::essence;
 use crate::vocab::reason::Reason;
 use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
@@ -48,7 +48,7 @@ const BROKEN_BODY: u16 = 730;
 pub struct Learning {
     about: About,
     recalled: Recalled,
-    /// By what other URLs find the document; none unless the option `duplicate` asks for it.
+    /// By what other URLs find the document, once its head is here; none unless the option `duplicate` asks for it.
     twins: Option<Box<Twins>>,
     rule: Option<RuleId>,
     so_far: SoFar,
@@ -122,18 +122,17 @@ impl Learning {
     /// For a request that is sent on; none if nothing is to be learned from it.
     pub fn of<C>(judged: &Judged<C>) -> Option<Box<Self>> {
         let recalled = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET)?;
-        let (policy, trail) = (&judged.snapshot.policy, &judged.trail);
         let about = About {
             target: judged.asked.target.clone(),
             crawler: judged.asked.crawler.clone(),
             reign: Arc::clone(&judged.snapshot.reign),
-            space: trail.space(),
+            space: judged.trail.space(),
             source: judged.effects().source().cloned(),
         };
         Some(Box::new(Self {
             about,
             recalled: (**recalled).clone(),
-            twins: Twins::of(policy, trail),
+            twins: None,
             rule: None,
             so_far: SoFar::Asked,
         }))
@@ -144,22 +143,17 @@ impl Learning {
         self.recalled.address = Some(address);
     }
 
-    /// The head of the origin's answer is here.
+    /// The head of the origin's answer is here; it names this type.
     pub(in crate::gate) fn heard<C>(
         &mut self,
         judged: &Judged<C>,
         head: &Parts,
+        kind: &str,
         failing: Option<Failing>,
         at: At,
     ) {
-        let headers = Headers(&head.headers);
-        let content_type = headers.joined(CONTENT_TYPE).unwrap_or_default();
-        let document = Document {
-            validators: validators(headers.0),
-            content: None,
-            content_type: essence(&content_type).into(),
-            size: 0,
-        };
+        let validators = validators(&head.headers);
+        let document = Document { validators, content: None, content_type: kind.into(), size: 0 };
         // Rules on answers may set both.
         self.about.source = judged.effects().source().cloned();
         self.twins = Twins::of(judged.policy(), &judged.trail);
@@ -262,19 +256,20 @@ impl Learning {
         version.map(|version| self.key_of_content(&version))
     }
 
-    /// What has become of it, if that is anything to note.
-    fn what(&self) -> Option<(At, What, Option<Key>)> {
-        let heard = match &self.so_far {
+    /// What has become of it, if that is anything to note. Nothing else does from now on.
+    fn end(&mut self) -> Option<(At, What, Option<Key>)> {
+        let heard = match replace(&mut self.so_far, SoFar::Asked) {
             SoFar::Asked => return None,
-            SoFar::Over(what, at) => return Some((*at, what.clone(), None)),
+            SoFar::Over(what, at) => return Some((at, what, None)),
             SoFar::Heard(heard) => heard,
         };
         let status = heard.status;
         if status.is_success() && heard.delivery != Delivery::Whole {
             return None;
         }
-        let document = (status == StatusCode::OK).then(|| heard.document.clone());
-        let content = document.as_ref().and_then(|_| self.content_key(heard));
+        let is_document = status == StatusCode::OK;
+        let content = if is_document { self.content_key(&heard) } else { None };
+        let document = is_document.then_some(heard.document);
         let (outcome, failing) = (CrawlStatus::of_origin(status.as_u16()), heard.failing);
         let (status, intent, code) = (status.as_u16(), None, None);
         let what = What::Answered(Answered { status, outcome, intent, code, failing, document });
@@ -326,7 +321,7 @@ fn hex(hash: &ContentHash) -> String {
 
 impl Drop for Learning {
     fn drop(&mut self) {
-        if let Some((at, what, content)) = self.what() {
+        if let Some((at, what, content)) = self.end() {
             let (key, seen) = (self.recalled.key, self.seen(at, what));
             self.recalled.ledger.note(Note { key, seen, content });
             // Behind the note: a policy that takes force from now on is swept for with it.

@@ -56,7 +56,7 @@ pub(super) enum Change {
 /// What a look of the sweep would change of a record.
 pub(super) fn change(record: &Record, seen: &Seen) -> Change {
     // Errors have no part in what a sweep sees.
-    let noted = transition::note(Some(record), seen, Tolerance { temporary_errors: 0 });
+    let noted = transition::note(Some(record), seen.clone(), Tolerance { temporary_errors: 0 });
     let code = match &noted.kept {
         Kept::Changed(changed) => changed.code,
         Kept::Same | Kept::Forgotten => record.code,

@@ -17,7 +17,7 @@ const LAYERS: usize = 24;
 const FIRST: usize = 1 << 17;
 /// Bits for a key; it sets [`SET`] of them.
 const BITS: usize = 12;
-const SET: u32 = 7;
+const SET: u32 = 4;
 /// Words of a block.
 const WORDS: usize = 8;
 

@@ -9,15 +9,15 @@ use tokio::sync::watch;
 
 use crate::ledger::event::EventKind;
 use crate::ledger::key::Key;
-use crate::ledger::record::Record;
-use crate::ledger::seen::What;
+use crate::ledger::record::{At, Record};
+use crate::ledger::seen::{Seen, What};
 use crate::ledger::transition::{self, Kept, Tolerance};
 use crate::vocab::crawl_status::CrawlStatus;
 
 use super::disk::{Failed, Place, View};
 use super::form::record::{self, Entry};
 use super::journal::Written;
-use super::memory::{Memory, Shard};
+use super::memory::{Before, Memory, Shard};
 use super::queue::{Change, Moved, Queue, steps};
 use super::{AGAIN, Cursor, KEYS_AT_ONCE, Note, Stats};
 
@@ -54,7 +54,8 @@ impl Inner {
         let before = shard.get(key).flatten();
         let left = left(before.as_ref(), form.and_then(record::content_of));
         let write = |to: &mut Vec<u8>| form.into_iter().for_each(|form| to.extend_from_slice(form));
-        self.memory.put(&mut shard, key, write, |_| 0);
+        let known = self.memory.enter(key);
+        self.memory.put(&mut shard, key, known, write, |_| 0);
         drop(shard);
         self.leave(left, key);
     }
@@ -89,26 +90,37 @@ impl Inner {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn note(&self, note: &Note) {
+    pub(super) fn note(&self, note: Note) {
         // What cannot be read must not be written over.
         if self.queue.must_drop() || self.take(note).is_err() {
             self.queue.drop_one();
         }
     }
 
-    pub(super) fn take(&self, note: &Note) -> Result<(), Failed> {
+    /// Takes a look into account, if what was there can be read.
+    pub(super) fn take(&self, note: Note) -> Result<(), Failed> {
         // The first that has a content stays the one to be found by it.
         let content = match note.content {
             Some(content) => self.holder(content)?.is_none().then_some(content),
             None => None,
         };
         let mut shard = self.memory.of(note.key);
-        let before = self.entry(&mut shard, note.key)?;
-        let noted = transition::note(before.as_ref().map(|entry| &*entry.record), &note.seen, self.tolerance);
+        let known = self.memory.enter(note.key);
+        let before = match known {
+            Before::Nothing => None,
+            Before::Perhaps => self.entry(&mut shard, note.key)?,
+        };
+        let document_at = document_at(&note.seen);
+        let noted = transition::note(before.as_ref().map(|entry| &*entry.record), note.seen, self.tolerance);
         let entry = match noted.kept {
             Kept::Same => return Ok(()),
             Kept::Forgotten => None,
-            Kept::Changed(record) => Some(entry_of(record, before.as_ref(), note)),
+            // The key of its document: a new one's, or the one that it had.
+            Kept::Changed(record) => {
+                let delivered = document_at.is_some() && record.last_fetched == document_at;
+                let had = before.as_ref().and_then(|entry| entry.content);
+                Some(Entry { record, content: if delivered { note.content } else { had } })
+            }
         };
         let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
         let moved = (status(&before), status(&entry));
@@ -116,7 +128,7 @@ impl Inner {
         let left = left(before.as_ref(), entry.as_ref().and_then(|entry| entry.content));
         let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
         // In the order in which they hold: the shard is still locked.
-        self.memory.put(&mut shard, note.key, write, |form| {
+        self.memory.put(&mut shard, note.key, known, write, |form| {
             let written = Written { key: note.key, form, content };
             self.queue.push(Change { written, event: noted.owed, moved })
         });
@@ -140,9 +152,6 @@ impl Inner {
     }
 
     pub(super) fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
-        if self.memory.lacks(key) {
-            return Ok(None);
-        }
         if let Some(entry) = shard.get(key) {
             return Ok(entry);
         }
@@ -227,12 +236,10 @@ fn left(before: Option<&Entry>, has: Option<Key>) -> Option<Key> {
     before.and_then(|entry| entry.content).filter(|had| has != Some(*had))
 }
 
-/// The record with the key of its document: a new one's, or the one that it had.
-fn entry_of(record: Arc<Record>, before: Option<&Entry>, note: &Note) -> Entry {
-    let delivered = match &note.seen.what {
-        What::Answered(answered) => answered.document.is_some() && record.last_fetched == Some(note.seen.at),
-        What::Failed { .. } | What::Refused(_) | What::Allowed => false,
-    };
-    let content = if delivered { note.content } else { before.and_then(|entry| entry.content) };
-    Entry { record, content }
+/// When a document was delivered, as far as the look tells.
+fn document_at(seen: &Seen) -> Option<At> {
+    match &seen.what {
+        What::Answered(answered) => answered.document.is_some().then_some(seen.at),
+        What::Failed { .. } | What::Refused(_) | What::Allowed => None,
+    }
 }

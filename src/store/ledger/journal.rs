@@ -29,6 +29,8 @@ pub(super) struct Written<'c> {
 pub(super) struct Pages {
     whole: Vec<Vec<u8>>,
     last: Vec<u8>,
+    /// Written to the disk, and to be used again.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Pages {
@@ -42,7 +44,8 @@ impl Pages {
             form.bytes(tag, bytes);
         }
         if self.last.len() >= PAGE {
-            self.whole.push(replace(&mut self.last, Vec::with_capacity(PAGE_ROOM)));
+            let next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PAGE_ROOM));
+            self.whole.push(replace(&mut self.last, next));
         }
     }
 
@@ -51,6 +54,17 @@ impl Pages {
         let last = replace(&mut self.last, later.last);
         self.whole.extend(Some(last).filter(|page| !page.is_empty()));
         self.whole.extend(later.whole);
+    }
+
+    /// Takes pages that nobody reads any more, to write on them again.
+    pub(super) fn reuse(&mut self, mut pages: Self) {
+        pages.whole.iter_mut().for_each(Vec::clear);
+        self.spare = pages.whole;
+    }
+
+    /// Takes what others have to spare.
+    pub(super) fn inherit(&mut self, others: &mut Self) {
+        self.spare = take(&mut others.spare);
     }
 
     /// They are written as they are.

@@ -7,14 +7,14 @@
 //! Records are kept as they are written, one behind the other: a record takes a third of the memory so, goes to the disk
 //! as it is, and leaves no piece of the heap behind that somebody has to look for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 
 use crate::ledger::key::Key;
 use crate::store::shards::lock;
@@ -32,14 +32,13 @@ const RECORD: usize = 256;
 /// All shards.
 pub(super) struct Memory {
     shards: Box<[Mutex<Shard>; SHARDS]>,
-    /// Bytes that wait for the tables.
-    unfolded: AtomicUsize,
     /// What neither memory nor the tables have.
     filter: Filter,
 }
 
-/// A table by keys. They are hashes already, but anybody can work out URLs that meet in one place.
-type Table<V> = HashMap<Key, V, RandomState>;
+/// A table by keys. They are hashes already, but anybody can work out URLs that meet in one place. What is put in goes
+/// behind the rest: a new URL touches little memory that is not at hand.
+type Table<V> = IndexMap<Key, V, RandomState>;
 
 /// One shard.
 #[derive(Default)]
@@ -81,6 +80,15 @@ struct Unfolded {
     change: u64,
 }
 
+/// What there was of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing, for certain.
+    Nothing,
+    /// That is to be looked up.
+    Perhaps,
+}
+
 /// A part of what the tables do not have, in the order of the keys.
 #[derive(Default)]
 pub(super) struct Slice {
@@ -91,6 +99,8 @@ pub(super) struct Slice {
 /// That of one shard.
 struct Part {
     shard: usize,
+    /// With the changes up to this one.
+    change: u64,
     records: Vec<(Key, Unfolded)>,
     forms: Arc<Forms>,
 }
@@ -100,14 +110,12 @@ impl Memory {
     /// are kept.
     pub(super) fn new(unfolded: usize, cache: usize, keys: usize) -> Self {
         let generation = cache / SHARDS / 2;
-        // So that no request has to move what is there.
-        let unfolded = Table::with_capacity_and_hasher(unfolded / SHARDS / RECORD, RandomState::default());
-        let shard = |()| Mutex::new(Shard { unfolded: unfolded.clone(), generation, ..Shard::default() });
-        Self {
-            shards: Box::new([(); SHARDS].map(shard)),
-            unfolded: AtomicUsize::new(0),
-            filter: Filter::new(keys),
-        }
+        // So that no request has to move what is there. What is not written to takes no memory.
+        let table = || Table::with_capacity_and_hasher(unfolded / SHARDS / RECORD, RandomState::default());
+        let forms = || Arc::new(Forms(Vec::with_capacity(unfolded / SHARDS)));
+        let shard =
+            |()| Mutex::new(Shard { unfolded: table(), forms: forms(), generation, ..Shard::default() });
+        Self { shards: Box::new([(); SHARDS].map(shard)), filter: Filter::new(keys) }
     }
 
     /// The shard of a key, locked.
@@ -119,6 +127,12 @@ impl Memory {
     /// Whether there is no record with this key for certain, neither here nor in the tables.
     pub(super) fn lacks(&self, key: Key) -> bool {
         self.filter.lacks(key)
+    }
+
+    /// There may be a record with this key from now on: says whether there may have been one before. Its shard must be
+    /// locked until it is put there, lest somebody finds it in between.
+    pub(super) fn enter(&self, key: Key) -> Before {
+        if self.filter.insert(key) { Before::Nothing } else { Before::Perhaps }
     }
 
     /// The tables have this key.
@@ -137,26 +151,23 @@ impl Memory {
         &self,
         shard: &mut Shard,
         key: Key,
+        before: Before,
         write: impl FnOnce(&mut Vec<u8>),
         number: impl FnOnce(Option<&[u8]>) -> u64,
     ) {
-        let before = shard.bytes();
-        // Before anybody could find it.
-        let is_new = self.filter.insert(key);
-        if !is_new {
-            shard.young.spans.remove(&key);
-            shard.old.spans.remove(&key);
+        if before == Before::Perhaps {
+            shard.young.spans.swap_remove(&key);
+            shard.old.spans.swap_remove(&key);
         }
         let forms = Arc::make_mut(&mut shard.forms);
         let span = forms.add(write);
         let change = number(span.and_then(|span| forms.get(span)));
         shard.unfolded.insert(key, Unfolded { span, change });
-        self.unfolded.fetch_add(shard.bytes() - before, Ordering::Relaxed);
     }
 
     /// Bytes that wait for the tables.
     pub(super) fn unfolded_bytes(&self) -> usize {
-        self.unfolded.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| lock(shard).bytes()).sum()
     }
 
     /// What of these shards the tables do not have; changes behind this one are not written down yet and stay away.
@@ -164,9 +175,9 @@ impl Memory {
         let mut slice = Slice::default();
         for (number, shard) in self.shards.iter().enumerate().take(shards.end).skip(shards.start) {
             let shard = lock(shard);
-            let written = shard.unfolded().filter(|(_, unfolded)| unfolded.change <= change);
+            let written = shard.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
             let records = written.map(|(key, unfolded)| (*key, *unfolded)).collect();
-            slice.parts.push(Part { shard: number, records, forms: Arc::clone(&shard.forms) });
+            slice.parts.push(Part { shard: number, change, records, forms: Arc::clone(&shard.forms) });
             slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
         }
         for part in &mut slice.parts {
@@ -179,10 +190,7 @@ impl Memory {
     pub(super) fn folded(&self, slice: Slice) {
         for part in slice.parts {
             let Some(shard) = self.shards.get(part.shard) else { continue };
-            let mut shard = lock(shard);
-            let before = shard.bytes();
-            shard.folded(&part);
-            self.unfolded.fetch_sub(before - shard.bytes(), Ordering::Relaxed);
+            lock(shard).folded(&part);
         }
         for (content, key) in slice.contents {
             self.of(content).drop_content(content, key);
@@ -194,7 +202,7 @@ impl Memory {
         let mut found = Vec::new();
         for shard in self.shards.iter().skip(after.map_or(0, place)) {
             let shard = lock(shard);
-            let keys = shard.unfolded().map(|(key, _)| *key);
+            let keys = shard.unfolded.keys().copied();
             let next = least(keys.filter(|key| Some(*key) > after).collect(), most - found.len());
             found.extend(next.into_iter().filter_map(|key| Some((key, shard.unfolded_entry(key)?))));
             if found.len() == most {
@@ -216,37 +224,25 @@ impl Shard {
         Some(unfolded.span.and_then(|span| self.forms.read(span)))
     }
 
-    #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
-    fn unfolded(&self) -> impl Iterator<Item = (&Key, &Unfolded)> {
-        self.unfolded.iter()
-    }
-
     /// What waits for the tables.
     fn bytes(&self) -> usize {
         self.forms.0.len() + self.unfolded.len() * OVERHEAD
     }
 
-    /// The tables have this part. What came last stays at hand.
+    /// The tables have this part: what was not changed behind it. What came last stays at hand.
     fn folded(&mut self, part: &Part) {
+        self.unfolded.retain(|_, now| now.change > part.change);
+        self.gather();
         let recent = part.forms.0.len().saturating_sub(self.generation);
         for (key, folded) in &part.records {
-            if self.unfolded.get(key).is_none_or(|now| now.change != folded.change) {
-                continue;
-            }
-            self.unfolded.remove(key);
-            if let Some(form) =
-                folded.span.filter(|span| span.at >= recent).and_then(|span| part.forms.get(span))
-            {
-                self.cache(*key, form);
-            }
+            let span = folded.span.filter(|span| span.at >= recent && !self.unfolded.contains_key(key));
+            span.and_then(|span| part.forms.get(span)).into_iter().for_each(|form| self.cache(*key, form));
         }
-        self.gather();
     }
 
     /// Forms that nobody has any more give back their place.
-    #[allow(clippy::disallowed_methods, reason = "their order is of no account")]
     fn gather(&mut self) {
-        // As many are likely to come next; what is not written to takes no memory.
+        // As many are likely to come next.
         let mut forms = Forms(Vec::with_capacity(self.forms.0.len()));
         for unfolded in self.unfolded.values_mut() {
             let form = unfolded.span.and_then(|span| self.forms.get(span));
@@ -260,7 +256,7 @@ impl Shard {
         if let Some(span) = self.young.spans.get(&key) {
             return self.young.forms.read(*span);
         }
-        let span = self.old.spans.remove(&key)?;
+        let span = self.old.spans.swap_remove(&key)?;
         let form = self.old.forms.get(span)?.to_vec();
         self.cache(key, &form);
         record::read(&form)

@@ -21,7 +21,7 @@ struct Model {
 impl Model {
     fn note(&mut self, note: &Note) {
         let before = self.records.get(&note.key).cloned();
-        let noted = transition::note(before.as_ref().map(|(record, _)| record), &note.seen, TOLERANCE);
+        let noted = transition::note(before.as_ref().map(|(record, _)| record), note.seen.clone(), TOLERANCE);
         match noted.kept {
             Kept::Same => {}
             Kept::Forgotten => drop(self.records.remove(&note.key)),

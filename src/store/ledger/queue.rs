@@ -248,7 +248,8 @@ impl Queue {
         let waited = self.work.wait_timeout_while(state, GATHERING, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
-        let next = Batch { upto: state.batch.upto, ..Batch::default() };
+        let mut next = Batch { upto: state.batch.upto, ..Batch::default() };
+        next.pages.inherit(&mut state.batch.pages);
         let then = state.then.unwrap_or(Then::GoOn);
         (std::mem::replace(&mut state.batch, next), then)
     }
@@ -260,10 +261,11 @@ impl Queue {
         state.then.unwrap_or(Then::GoOn)
     }
 
-    /// So many changes, up to this number, are on the disk.
-    pub(super) fn done(&self, changes: usize, upto: u64) {
-        self.waiting.fetch_sub(changes, Ordering::Relaxed);
-        self.durable.send_replace(upto);
+    /// This batch is on the disk.
+    pub(super) fn done(&self, batch: Batch) {
+        self.waiting.fetch_sub(batch.changes, Ordering::Relaxed);
+        self.durable.send_replace(batch.upto);
+        self.lock().batch.pages.reuse(batch.pages);
         self.room.notify_waiters();
     }
 

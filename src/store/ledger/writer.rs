@@ -169,7 +169,7 @@ impl Writer {
             self.inner.memory.folded(slice);
         }
         self.batch.upto = batch.upto;
-        self.inner.queue.done(batch.changes, batch.upto);
+        self.inner.queue.done(batch);
         self.inner.told.send_replace(self.state.event);
         shown
     }
