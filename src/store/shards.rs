@@ -61,7 +61,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The map within a shard has a hash that clients cannot guess; here a poor spread costs only waiting.
+/// The map within a shard has a hash with a seed of this process, which nobody is told; here a poor spread costs only
+/// waiting.
 fn place(name: &str) -> usize {
     usize::try_from(mixed(name) % SHARDS as u64).unwrap_or(0)
 }

@@ -308,7 +308,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::store::ledger::form::record::Entry;
-    use crate::store::ledger::memory::{Before, Memory, SHARDS};
+    use crate::store::ledger::memory::{Memory, SHARDS};
 
     use super::*;
 
@@ -319,7 +319,7 @@ mod tests {
         for (record, content) in records {
             let entry = content.map(|content| Entry { record: Arc::default(), content: Some(key(content)) });
             let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
-            memory.put(&mut memory.of(key(*record)), key(*record), Before::Nothing, write, |_| 0);
+            memory.put(&mut memory.of(key(*record)), key(*record), write, |_| 0);
         }
         for (content, record) in contents {
             memory.of(key(*content)).put_content(key(*content), key(*record));

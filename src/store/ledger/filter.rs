@@ -1,5 +1,5 @@
-//! Which keys the ledger does not have, told without a look at its tables: most URLs of a crawl are new, and a table is a walk
-//! down a tree.
+//! Which keys the ledger does not have, told without a look at its tables: most URLs of a crawl are new, and a table is
+//! a walk down a tree.
 //!
 //! Bloom filters in blocks of a cache line ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and
 //! Singler 2007): about one key in a hundred that is not there is taken for one that may be. A key is a hash already; its
@@ -59,26 +59,37 @@ impl Filter {
     }
 
     fn may_have(&self, key: Key) -> bool {
-        self.layers.iter().map_while(OnceLock::get).any(|layer| layer.may_have(key))
+        let used = self.layers.iter().take(self.last.load(Ordering::Acquire) + 1);
+        used.filter_map(OnceLock::get).any(|layer| layer.may_have(key))
     }
 
     /// There is a record with this key from now on; says whether there was none for certain. One that may be there takes
     /// no more room, however often it is written.
     pub(super) fn insert(&self, key: Key) -> bool {
+        // First: if the filter was told of every key of the tables by now, the look behind this sees them all.
+        let whole = self.whole.load(Ordering::Acquire);
         if self.may_have(key) {
             return false;
         }
-        let lacked = self.whole.load(Ordering::Acquire);
         let last = self.last.load(Ordering::Acquire);
         let Some(layer) = self.layers.iter().take(last + 1).filter_map(OnceLock::get).last() else {
-            return lacked;
+            return whole;
         };
         layer.put(key);
         if layer.taken.fetch_add(1, Ordering::Relaxed) + 1 == layer.room && last + 1 < LAYERS {
             self.layer(last + 1, layer.room.saturating_mul(2));
             self.last.store(last + 1, Ordering::Release);
         }
-        lacked
+        whole
+    }
+
+    /// Makes the next layer before it is needed: a large one takes its time, which is not a request's.
+    pub(super) fn make_room(&self) {
+        let last = self.last.load(Ordering::Acquire);
+        let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else { return };
+        if layer.taken.load(Ordering::Relaxed) > layer.room / 4 * 3 {
+            self.layer(last + 1, layer.room.saturating_mul(2));
+        }
     }
 
     /// It was told of all keys that the tables had.
@@ -149,7 +160,14 @@ mod tests {
         assert!(taken > keys - keys / 30, "{taken} of {keys} new ones");
         // Written again and again.
         (0..10).for_each(|_| assert!((0..keys).all(|n| !filter.insert(key(n)))));
-        assert_eq!(filter.layers.iter().map_while(OnceLock::get).count(), 3);
+        let layers = || filter.layers.iter().map_while(OnceLock::get).count();
+        // The third has room for four times as many as the first, and took twice as many.
+        filter.make_room();
+        assert_eq!(layers(), 3);
+        assert!((keys..keys + 2 * FIRST).filter(|n| filter.insert(key(*n))).count() > FIRST);
+        filter.make_room();
+        assert_eq!((layers(), filter.last.load(Ordering::Relaxed)), (4, 2), "one to come");
+        let keys = keys + 2 * FIRST;
         assert!((0..keys).all(|n| !filter.lacks(key(n))));
         let wrong = (keys..keys + 100_000).filter(|n| !filter.lacks(key(*n))).count();
         // Each layer errs for itself.

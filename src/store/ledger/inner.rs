@@ -17,7 +17,7 @@ use crate::vocab::crawl_status::CrawlStatus;
 use super::disk::{Failed, Place, View};
 use super::form::record::{self, Entry};
 use super::journal::Written;
-use super::memory::{Before, Memory, Shard};
+use super::memory::{Memory, Shard};
 use super::queue::{Change, Moved, Queue, steps};
 use super::{AGAIN, Cursor, KEYS_AT_ONCE, Note, Stats};
 
@@ -54,8 +54,7 @@ impl Inner {
         let before = shard.get(key).flatten();
         let left = left(before.as_ref(), form.and_then(record::content_of));
         let write = |to: &mut Vec<u8>| form.into_iter().for_each(|form| to.extend_from_slice(form));
-        let known = self.memory.enter(key);
-        self.memory.put(&mut shard, key, known, write, |_| 0);
+        self.memory.put(&mut shard, key, write, |_| 0);
         drop(shard);
         self.leave(left, key);
     }
@@ -105,11 +104,7 @@ impl Inner {
             None => None,
         };
         let mut shard = self.memory.of(note.key);
-        let known = self.memory.enter(note.key);
-        let before = match known {
-            Before::Nothing => None,
-            Before::Perhaps => self.entry(&mut shard, note.key)?,
-        };
+        let before = if self.memory.lacks(note.key) { None } else { self.entry(&mut shard, note.key)? };
         let document_at = document_at(&note.seen);
         let noted = transition::note(before.as_ref().map(|entry| &*entry.record), note.seen, self.tolerance);
         let entry = match noted.kept {
@@ -128,7 +123,7 @@ impl Inner {
         let left = left(before.as_ref(), entry.as_ref().and_then(|entry| entry.content));
         let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
         // In the order in which they hold: the shard is still locked.
-        self.memory.put(&mut shard, note.key, known, write, |form| {
+        self.memory.put(&mut shard, note.key, write, |form| {
             let written = Written { key: note.key, form, content };
             self.queue.push(Change { written, event: noted.owed, moved })
         });

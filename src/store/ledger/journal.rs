@@ -56,15 +56,16 @@ impl Pages {
         self.whole.extend(later.whole);
     }
 
-    /// Takes pages that nobody reads any more, to write on them again.
-    pub(super) fn reuse(&mut self, mut pages: Self) {
+    /// Takes pages that nobody reads any more, to write on them again, in place of those that it had.
+    pub(super) fn reuse(&mut self, mut pages: Self) -> Vec<Vec<u8>> {
         pages.whole.iter_mut().for_each(Vec::clear);
-        self.spare = pages.whole;
+        replace(&mut self.spare, pages.whole)
     }
 
     /// Takes what others have to spare.
     pub(super) fn inherit(&mut self, others: &mut Self) {
         self.spare = take(&mut others.spare);
+        self.last = self.spare.pop().unwrap_or_default();
     }
 
     /// They are written as they are.
@@ -135,6 +136,24 @@ mod tests {
         }
         assert_eq!(at.next(), None);
         assert!(Pages::default().close().is_empty());
+    }
+
+    #[test]
+    fn a_page_that_is_used_again_has_nothing_of_what_it_had() {
+        let form = [7; 20_000];
+        let (mut first, mut second) = (Pages::default(), Pages::default());
+        (0..30).for_each(|n| first.add(&written(n, Some(&form))));
+        assert!(first.close().len() > 5);
+        drop(second.reuse(first));
+        let mut third = Pages::default();
+        third.inherit(&mut second);
+        (100..110).for_each(|n| third.add(&written(n, None)));
+        third.add(&written(110, Some(&form)));
+        let mut keys = vec![];
+        for page in third.close() {
+            read(page, |change| keys.extend(change.key.0.first().copied())).unwrap();
+        }
+        assert_eq!(keys, (100..=110).collect::<Vec<u8>>());
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! as it is, and leaves no piece of the heap behind that somebody has to look for.
 
 use std::collections::BTreeMap;
-use std::mem::take;
+use std::mem::replace;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
@@ -28,6 +28,8 @@ pub(super) const SHARDS: usize = 64;
 const OVERHEAD: usize = 64;
 /// What a key and its record take together, about.
 const RECORD: usize = 256;
+/// Bytes that a shard has room for from the start, at most.
+const ROOM: usize = 1 << 20;
 
 /// All shards.
 pub(super) struct Memory {
@@ -44,8 +46,8 @@ type Table<V> = IndexMap<Key, V, RandomState>;
 #[derive(Default)]
 pub(super) struct Shard {
     unfolded: Table<Unfolded>,
-    /// The forms of what is unfolded. Shared while it goes into the tables.
-    forms: Arc<Forms>,
+    /// The forms of what is unfolded, and of what it was before.
+    forms: Forms,
     contents: BTreeMap<Key, Key>,
     young: Generation,
     old: Generation,
@@ -54,7 +56,7 @@ pub(super) struct Shard {
 }
 
 /// Records in their written form, one behind the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Forms(Vec<u8>);
 
 /// Where among [`Forms`] a record is. A form is never empty.
@@ -80,15 +82,6 @@ struct Unfolded {
     change: u64,
 }
 
-/// What there was of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    /// Nothing, for certain.
-    Nothing,
-    /// That is to be looked up.
-    Perhaps,
-}
-
 /// A part of what the tables do not have, in the order of the keys.
 #[derive(Default)]
 pub(super) struct Slice {
@@ -101,8 +94,8 @@ struct Part {
     shard: usize,
     /// With the changes up to this one.
     change: u64,
-    records: Vec<(Key, Unfolded)>,
-    forms: Arc<Forms>,
+    records: Vec<(Key, Option<Span>)>,
+    forms: Forms,
 }
 
 impl Memory {
@@ -110,9 +103,10 @@ impl Memory {
     /// are kept.
     pub(super) fn new(unfolded: usize, cache: usize, keys: usize) -> Self {
         let generation = cache / SHARDS / 2;
-        // So that no request has to move what is there. What is not written to takes no memory.
-        let table = || Table::with_capacity_and_hasher(unfolded / SHARDS / RECORD, RandomState::default());
-        let forms = || Arc::new(Forms(Vec::with_capacity(unfolded / SHARDS)));
+        // So that no request has to move what is there. What is not written to takes hardly any memory.
+        let room = (unfolded / SHARDS).min(ROOM);
+        let table = || Table::with_capacity_and_hasher(room / RECORD, RandomState::default());
+        let forms = || Forms(Vec::with_capacity(room));
         let shard =
             |()| Mutex::new(Shard { unfolded: table(), forms: forms(), generation, ..Shard::default() });
         Self { shards: Box::new([(); SHARDS].map(shard)), filter: Filter::new(keys) }
@@ -129,10 +123,9 @@ impl Memory {
         self.filter.lacks(key)
     }
 
-    /// There may be a record with this key from now on: says whether there may have been one before. Its shard must be
-    /// locked until it is put there, lest somebody finds it in between.
-    pub(super) fn enter(&self, key: Key) -> Before {
-        if self.filter.insert(key) { Before::Nothing } else { Before::Perhaps }
+    /// Gets ready for the keys to come.
+    pub(super) fn make_room(&self) {
+        self.filter.make_room();
     }
 
     /// The tables have this key.
@@ -151,17 +144,17 @@ impl Memory {
         &self,
         shard: &mut Shard,
         key: Key,
-        before: Before,
         write: impl FnOnce(&mut Vec<u8>),
         number: impl FnOnce(Option<&[u8]>) -> u64,
     ) {
-        if before == Before::Perhaps {
+        // Before anybody could find it.
+        let is_new = self.filter.insert(key);
+        if !is_new {
             shard.young.spans.swap_remove(&key);
             shard.old.spans.swap_remove(&key);
         }
-        let forms = Arc::make_mut(&mut shard.forms);
-        let span = forms.add(write);
-        let change = number(span.and_then(|span| forms.get(span)));
+        let span = shard.forms.add(write);
+        let change = number(span.and_then(|span| shard.forms.get(span)));
         shard.unfolded.insert(key, Unfolded { span, change });
     }
 
@@ -175,9 +168,8 @@ impl Memory {
         let mut slice = Slice::default();
         for (number, shard) in self.shards.iter().enumerate().take(shards.end).skip(shards.start) {
             let shard = lock(shard);
-            let written = shard.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
-            let records = written.map(|(key, unfolded)| (*key, *unfolded)).collect();
-            slice.parts.push(Part { shard: number, change, records, forms: Arc::clone(&shard.forms) });
+            let (records, forms) = shard.written(change);
+            slice.parts.push(Part { shard: number, change, records, forms });
             slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
         }
         for part in &mut slice.parts {
@@ -201,10 +193,9 @@ impl Memory {
     pub(super) fn behind(&self, after: Option<Key>, most: usize) -> Vec<(Key, Option<Entry>)> {
         let mut found = Vec::new();
         for shard in self.shards.iter().skip(after.map_or(0, place)) {
-            let shard = lock(shard);
-            let keys = shard.unfolded.keys().copied();
-            let next = least(keys.filter(|key| Some(*key) > after).collect(), most - found.len());
-            found.extend(next.into_iter().filter_map(|key| Some((key, shard.unfolded_entry(key)?))));
+            let (rows, forms) = lock(shard).behind(after, most - found.len());
+            // Read without the lock.
+            found.extend(rows.into_iter().map(|(key, span)| (key, span.and_then(|span| forms.read(span)))));
             if found.len() == most {
                 break;
             }
@@ -229,13 +220,34 @@ impl Shard {
         self.forms.0.len() + self.unfolded.len() * OVERHEAD
     }
 
+    /// What waits for the tables, up to this change.
+    fn written(&self, change: u64) -> (Vec<(Key, Option<Span>)>, Forms) {
+        let written = self.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
+        self.copied(written.map(|(key, unfolded)| (*key, *unfolded)))
+    }
+
+    /// The first behind a key, in their order.
+    fn behind(&self, after: Option<Key>, most: usize) -> (Vec<(Key, Option<Span>)>, Forms) {
+        let keys = self.unfolded.keys().copied().filter(|key| Some(*key) > after);
+        let next = least(keys.collect(), most).into_iter();
+        self.copied(next.filter_map(|key| Some((key, *self.unfolded.get(&key)?))))
+    }
+
+    /// Copies of these rows' forms.
+    fn copied(&self, rows: impl Iterator<Item = (Key, Unfolded)>) -> (Vec<(Key, Option<Span>)>, Forms) {
+        let mut forms = Forms::default();
+        let rows =
+            rows.map(|(key, unfolded)| (key, unfolded.span.and_then(|span| forms.copy(&self.forms, span))));
+        (rows.collect(), forms)
+    }
+
     /// The tables have this part: what was not changed behind it. What came last stays at hand.
     fn folded(&mut self, part: &Part) {
         self.unfolded.retain(|_, now| now.change > part.change);
         self.gather();
         let recent = part.forms.0.len().saturating_sub(self.generation);
-        for (key, folded) in &part.records {
-            let span = folded.span.filter(|span| span.at >= recent && !self.unfolded.contains_key(key));
+        for (key, span) in &part.records {
+            let span = span.filter(|span| span.at >= recent && !self.unfolded.contains_key(key));
             span.and_then(|span| part.forms.get(span)).into_iter().for_each(|form| self.cache(*key, form));
         }
     }
@@ -243,12 +255,12 @@ impl Shard {
     /// Forms that nobody has any more give back their place.
     fn gather(&mut self) {
         // As many are likely to come next.
-        let mut forms = Forms(Vec::with_capacity(self.forms.0.len()));
+        let mut forms = Forms(Vec::with_capacity(self.forms.0.len().min(ROOM)));
         for unfolded in self.unfolded.values_mut() {
             let form = unfolded.span.and_then(|span| self.forms.get(span));
             unfolded.span = form.and_then(|form| forms.add(|to| to.extend_from_slice(form)));
         }
-        self.forms = Arc::new(forms);
+        self.forms = forms;
     }
 
     /// Of what the tables have.
@@ -267,7 +279,11 @@ impl Shard {
         let Some(span) = self.young.forms.add(|to| to.extend_from_slice(form)) else { return };
         self.young.spans.insert(key, span);
         if self.young.forms.0.len() + self.young.spans.len() * OVERHEAD > self.generation {
-            self.old = take(&mut self.young);
+            let next = Generation {
+                spans: Table::with_capacity_and_hasher(self.young.spans.len(), RandomState::default()),
+                forms: Forms(Vec::with_capacity(self.young.forms.0.len())),
+            };
+            self.old = replace(&mut self.young, next);
         }
     }
 
@@ -298,6 +314,12 @@ impl Forms {
         Some(Span { at, length })
     }
 
+    /// A copy of one of others.
+    fn copy(&mut self, others: &Self, span: Span) -> Option<Span> {
+        let form = others.get(span)?;
+        self.add(|to| to.extend_from_slice(form))
+    }
+
     fn get(&self, span: Span) -> Option<&[u8]> {
         self.0.get(span.at..span.at + span.length.get() as usize)
     }
@@ -311,8 +333,8 @@ impl Slice {
     /// Keys in their order, with the record's form; none if it was forgotten.
     pub(super) fn records(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
         self.parts.iter().flat_map(|part| {
-            let form = |unfolded: Unfolded| unfolded.span.and_then(|span| part.forms.get(span));
-            part.records.iter().map(move |(key, unfolded)| (*key, form(*unfolded)))
+            let form = |span: Option<Span>| span.and_then(|span| part.forms.get(span));
+            part.records.iter().map(move |(key, span)| (*key, form(*span)))
         })
     }
 }

@@ -265,7 +265,8 @@ impl Queue {
     pub(super) fn done(&self, batch: Batch) {
         self.waiting.fetch_sub(batch.changes, Ordering::Relaxed);
         self.durable.send_replace(batch.upto);
-        self.lock().batch.pages.reuse(batch.pages);
+        let unused = self.lock().batch.pages.reuse(batch.pages);
+        drop(unused);
         self.room.notify_waiters();
     }
 

@@ -132,6 +132,7 @@ impl Writer {
 
     /// Enough has gathered for a pass: it takes along what has come up to now, and this batch.
     fn begin_pass(&mut self) {
+        self.inner.memory.make_room();
         let much = self.inner.memory.unfolded_bytes() > self.inner.unfolded_most;
         let worth_it = much || self.state.page.saturating_sub(self.begins) > JOURNAL;
         if self.pass.is_none() && self.cut == 0 && worth_it {

@@ -274,6 +274,24 @@ mod tests {
     }
 
     #[test]
+    fn zeros_that_an_earlier_version_wrote_are_read() {
+        let mut bytes = Vec::new();
+        let mut form = Form(&mut bytes);
+        form.text(1, Some("news"));
+        form.text(2, Some("http://h.test/"));
+        form.number(6, Some(0));
+        form.number(10, Some(1_767_225_600_123));
+        form.number(11, Some(0));
+        form.text(18, Some(""));
+        form.number(19, Some(0));
+        form.number(23, Some(0));
+        let at = At(1_767_225_600_123);
+        let (crawler, url) = ("news".into(), "http://h.test/".into());
+        let record = Record { crawler, url, first_seen: at, last_seen: at, ..Record::default() };
+        assert_eq!(read(&bytes), Some(Entry { record: Arc::new(record), content: None }));
+    }
+
+    #[test]
     fn what_a_later_version_adds_is_passed_over_and_what_is_no_record_is_refused() {
         let entry = Entry { record: Arc::new(Record { size: 3, ..Record::default() }), content: None };
         let mut bytes = bytes_of(&entry);
