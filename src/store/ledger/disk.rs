@@ -219,8 +219,10 @@ fn append(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Err
 
 /// A part of what is in memory, in the order of the keys.
 fn fold(write: &WriteTransaction, commit: &Commit<'_>) -> Result<(), redb::Error> {
-    let left = fold_records(write, commit.slice)?;
-    prune(write, &left)?;
+    if !commit.slice.is_empty() {
+        let left = fold_records(write, commit.slice)?;
+        prune(write, &left)?;
+    }
     if !commit.slice.contents.is_empty() {
         let mut contents = write.open_table(CONTENTS)?;
         for (content, key) in &commit.slice.contents {

@@ -4,8 +4,8 @@
 //! keys in theirs. What is not yet in the tables stays until it is; what is there already is kept in two generations,
 //! of which the older one goes when the younger one is full.
 //!
-//! Records are kept as they are written, one behind the other: a record takes a third of the memory so, goes to the disk
-//! as it is, and leaves no piece of the heap behind that somebody has to look for.
+//! Records are kept as they are written, one behind the other: a record takes less memory so, goes to the disk as it is,
+//! and leaves no piece of the heap behind that somebody has to look for.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -257,8 +257,7 @@ impl Shard {
         // As many are likely to come next.
         let mut forms = Forms(Vec::with_capacity(self.forms.0.len().min(ROOM)));
         for unfolded in self.unfolded.values_mut() {
-            let form = unfolded.span.and_then(|span| self.forms.get(span));
-            unfolded.span = form.and_then(|form| forms.add(|to| to.extend_from_slice(form)));
+            unfolded.span = unfolded.span.and_then(|span| forms.copy(&self.forms, span));
         }
         self.forms = forms;
     }
@@ -330,6 +329,11 @@ impl Forms {
 }
 
 impl Slice {
+    /// Whether no shard has a part in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Keys in their order, with the record's form; none if it was forgotten.
     pub(super) fn records(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
         self.parts.iter().flat_map(|part| {

@@ -21,8 +21,7 @@ const CONTENT_KEY: u32 = 24;
 /// One more than the last number.
 const FIELDS: usize = 25;
 
-/// Writes a record behind what is there: without a copy of each text. One is written for each
-/// request.
+/// Writes a record behind what is there, without a copy of each text: one is written for each request.
 pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
     let record = &*entry.record;
     let mut form = Form(to);
