@@ -2,6 +2,7 @@
 //!
 //! It is given connections that stand: who dials, and where to, is not decided here. Nothing of a request is read.
 
+mod chains;
 mod error;
 mod stream;
 mod verifier;

@@ -3,17 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
 
 use crate::tls::provider::provider;
 
-/// The usual check, which tells a certificate that signs itself from one that a stranger has signed.
+use super::chains::{Chain, Chains};
+
+/// The usual check, which tells a certificate that signs itself from one that a stranger has signed. A chain that was
+/// found good lately is not checked again.
 #[derive(Debug)]
-pub(super) struct Trusted(Arc<WebPkiServerVerifier>);
+pub(super) struct Trusted {
+    check: Arc<WebPkiServerVerifier>,
+    chains: Chains,
+}
 
 /// Why a certificate is refused, where the library has no name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +37,9 @@ impl std::error::Error for SelfSigned {}
 impl Trusted {
     /// Trusts what these roots have signed.
     pub(super) fn new(roots: RootCertStore) -> Result<Self, String> {
-        check_by(roots)
-            .map(Self)
-            .map_err(|error| format!("no root certificate to verify origins by: {error}"))
+        let check = check_by(roots);
+        let check = check.map_err(|error| format!("no root certificate to verify origins by: {error}"))?;
+        Ok(Self { check, chains: Chains::default() })
     }
 }
 
@@ -50,15 +57,24 @@ impl ServerCertVerifier for Trusted {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match verified {
+        let chain = Chain { end_entity, intermediates };
+        let digest = chain.digest();
+        if self.chains.have(&digest, now) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        match self.check.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Ok(verified) => {
+                self.chains.insert(digest, chain, now);
+                Ok(verified)
+            }
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
                 if signs_itself(end_entity, now) =>
             {
                 let other = OtherError(Arc::new(SelfSigned));
                 Err(Error::InvalidCertificate(CertificateError::Other(other)))
             }
-            verified => verified,
+            Err(error) => Err(error),
         }
     }
 
@@ -68,7 +84,7 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.check.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -77,11 +93,11 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.check.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.check.supported_verify_schemes()
     }
 }
 
@@ -139,5 +155,104 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    /// Until when the certificate for `a.test` is good.
+    const ENDS: Duration = Duration::from_secs(1_800_000_000);
+
+    /// Trusts an authority, which has signed this certificate for `a.test`.
+    fn trusted() -> (Trusted, CertificateDer<'static>) {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.self_signed(&key).unwrap().der().clone()).unwrap();
+        let mut leaf = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        leaf.not_after = (UNIX_EPOCH + ENDS).into();
+        let signed = leaf.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(authority, key)).unwrap();
+        (Trusted::new(roots).unwrap(), signed.der().clone())
+    }
+
+    fn verify(
+        trusted: &Trusted,
+        leaf: &CertificateDer<'_>,
+        name: &'static str,
+        at: Duration,
+    ) -> Option<Error> {
+        let (name, now) = (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(at));
+        trusted.verify_server_cert(leaf, &[], &name, &[], now).err()
+    }
+
+    fn refused(error: Option<Error>) -> CertificateError {
+        match error {
+            Some(Error::InvalidCertificate(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn remembered(trusted: &Trusted, leaf: &CertificateDer<'_>, at: Duration) -> bool {
+        let chain = Chain { end_entity: leaf, intermediates: &[] };
+        trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(at))
+    }
+
+    #[test]
+    fn a_chain_is_good_for_half_an_hour_from_when_it_was_found_so() {
+        let (trusted, leaf) = trusted();
+        let now = ENDS - 600 * MINUTE;
+        assert!(!remembered(&trusted, &leaf, now));
+        assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
+        assert!(remembered(&trusted, &leaf, now) && remembered(&trusted, &leaf, now + 29 * MINUTE));
+        assert!(
+            !remembered(&trusted, &leaf, now + 30 * MINUTE) && !remembered(&trusted, &leaf, now - MINUTE)
+        );
+    }
+
+    #[test]
+    fn a_chain_that_was_found_good_is_good_for_its_own_names_only() {
+        let (trusted, leaf) = trusted();
+        let now = ENDS - 600 * MINUTE;
+        for _ in 0..2 {
+            assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
+            let error = refused(verify(&trusted, &leaf, "b.test", now));
+            assert!(matches!(error, CertificateError::NotValidForNameContext { .. }), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_that_was_found_good_ends_when_it_ends() {
+        let (trusted, leaf) = trusted();
+        assert_eq!(verify(&trusted, &leaf, "a.test", ENDS - MINUTE), None);
+        assert!(remembered(&trusted, &leaf, ENDS - MINUTE / 60) && !remembered(&trusted, &leaf, ENDS));
+        let error = refused(verify(&trusted, &leaf, "a.test", ENDS + MINUTE));
+        assert!(matches!(error, CertificateError::ExpiredContext { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_not_good_is_not_remembered_nor_taken_for_what_is() {
+        let (trusted, leaf) = trusted();
+        let now = ENDS - 600 * MINUTE;
+        assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
+        // In the last bytes is the authority's signature.
+        let mut forged = leaf.to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        let forged = CertificateDer::from(forged);
+        for _ in 0..2 {
+            assert!(verify(&trusted, &forged, "a.test", now).is_some());
+            assert!(!remembered(&trusted, &forged, now));
+        }
+        // Whatever else comes with it is checked with it.
+        let more = [leaf.clone()];
+        let chain = Chain { end_entity: &leaf, intermediates: &more };
+        assert!(!trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(now)));
     }
 }
