@@ -72,6 +72,8 @@ pub struct Policy {
     pub(in crate::policy) budgets: bool,
     /// Whether it needs the ledger.
     pub(in crate::policy) remembers: bool,
+    /// Whether anything asks whether a document is one that the crawler has.
+    pub(in crate::policy) compares: bool,
 }
 
 impl Policy {
@@ -104,6 +106,12 @@ impl Policy {
     /// `budget.new_urls` or a condition on `depth`.
     pub fn remembers(&self) -> bool {
         self.remembers
+    }
+
+    /// Whether anything sets `unmodified` or `duplicate` to more than `pass`: a policy that does not spares every answer
+    /// the look at the options.
+    pub fn compares(&self) -> bool {
+        self.compares
     }
 
     /// Whether a decision may depend on the year: something sets the trap `calendar`.

@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 /// 128 bits of SHA-256 over a crawler and a URL: few enough to keep, and too many for a site to find two URLs with one
 /// key.
@@ -28,14 +29,14 @@ impl Key {
 
     /// No part can be moved over the border to the next one.
     fn of(kind: &str, parts: &[&str]) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(kind);
+        // Hashed in one go; most URLs fit.
+        let mut text: SmallVec<[u8; 256]> = SmallVec::from_slice(kind.as_bytes());
         for part in parts {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
+            text.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            text.extend_from_slice(part.as_bytes());
         }
         let mut key = [0; 16];
-        key.iter_mut().zip(hash.finalize()).for_each(|(to, from)| *to = from);
+        key.iter_mut().zip(Sha256::digest(&text)).for_each(|(to, from)| *to = from);
         Self(key)
     }
 

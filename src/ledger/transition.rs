@@ -30,11 +30,12 @@ pub struct Tolerance {
 
 /// What becomes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each request, and nobody keeps it")]
 pub enum Kept {
     /// It stays as it is, or there is still none.
     Same,
     /// It is this from now on.
-    Changed(Arc<Record>),
+    Changed(Record),
     /// It is forgotten.
     Forgotten,
 }
@@ -235,7 +236,7 @@ fn allow(before: Option<&Record>) -> Noted {
 }
 
 fn changed(record: Record, owed: Option<Event>) -> Noted {
-    Noted { kept: Kept::Changed(Arc::new(record)), owed }
+    Noted { kept: Kept::Changed(record), owed }
 }
 
 fn event(record: &Record, told: &Told, kind: EventKind, why: Why) -> Event {
@@ -301,7 +302,7 @@ mod tests {
             owed.extend(noted.owed.map(|event| (event.kind, event.why)));
             match noted.kept {
                 Kept::Same => {}
-                Kept::Changed(changed) => record = Some(Record::clone(&changed)),
+                Kept::Changed(changed) => record = Some(changed),
                 Kept::Forgotten => record = None,
             }
         }
@@ -417,7 +418,7 @@ mod tests {
     fn the_fewest_links_count() {
         let deep = |depth| Seen { depth, ..seen(0, page("a")) };
         let record = |before: Option<&Record>, depth| match note(before, deep(depth), THREE).kept {
-            Kept::Changed(record) => Record::clone(&record),
+            Kept::Changed(record) => record,
             Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
         };
         let first = record(None, Some(3));

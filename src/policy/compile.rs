@@ -120,12 +120,14 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
         traps: None,
         budgets: false,
         remembers: false,
+        compares: false,
     };
     policy.uses = uses::asked_for(&policy);
     policy.documents = documents::asked_of(&policy);
     policy.set_keys(Keys::of(&policy, keys::replacement));
     policy.traps = Chosen::of(&policy, schema::TRAPS, TrapSet::of);
     policy.budgets = budget::any(&policy);
+    policy.compares = memory::compared(&policy);
     policy.remembers = memory::needed(&policy);
     checks::cases(&policy, &source.cases, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();

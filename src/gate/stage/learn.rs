@@ -298,6 +298,9 @@ impl Learning {
 
 impl Twins {
     fn of(policy: &Policy, trail: &Trail) -> Option<Box<Self>> {
+        if !policy.compares() {
+            return None;
+        }
         let judged = match checks::of(policy, trail, DUPLICATE) {
             Check::Pass => return None,
             Check::Tag => 0,

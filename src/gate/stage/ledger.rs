@@ -11,7 +11,7 @@ use crate::gate::hold::Hold;
 use crate::gate::judged::{Asked, Judged};
 use crate::gate::refusal::Refusal;
 use crate::gate::schedules::since_1970;
-use crate::gate::snapshot::{DepthRules, Snapshot};
+use crate::gate::snapshot::DepthRules;
 use crate::ledger::key::Key;
 use crate::ledger::record::{At, Record};
 use crate::ledger::verdict;
@@ -64,15 +64,14 @@ pub(in crate::gate) enum Conditions {
     Ours,
 }
 
-/// Judges a request under a policy that remembers.
-pub(super) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, ledger: &Ledger, hold: &Hold) -> Judged<C> {
-    let said = asked.depth();
-    let mut judged = super::scope::by_facts(asked, snapshot);
+/// Recalls what is known of a request's URL, and has it judged by that.
+pub(super) fn recall<C>(judged: &mut Judged<C>, ledger: &Ledger, hold: &Hold) {
+    let said = judged.asked.depth();
     let key = key_of(judged.policy(), &judged.trail, &judged.asked.crawler, &judged.asked.target);
     let record = ledger.look_up(key);
     let known = record.as_ref().is_some_and(|record| record.is_known());
     let remembered = record.as_ref().and_then(|record| record.depth);
-    let found = found_at(&judged, ledger, hold);
+    let found = found_at(judged, ledger, hold);
     let depth = found.map(|found| remembered.map_or(found, |remembered| found.min(remembered)));
     // A request that comes from nowhere is a start for what it leads to, unless it is known better.
     let start = judged.asked.referer().is_empty().then_some(0);
@@ -80,12 +79,11 @@ pub(super) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, ledger: &Ledger
     let changed = depth != judged.asked.depth();
     judged.asked.recall(depth, if known { InLedger::Yes } else { InLedger::No });
     if changed && judged.snapshot.depth_rules == DepthRules::Some {
-        judged = super::scope::by_facts(judged.asked, judged.snapshot);
+        super::scope::again(judged);
     }
     let address = record.as_ref().and_then(|record| record.address);
     let (ledger, conditions) = (ledger.clone(), Conditions::Theirs);
     judged.recalled = Some(Box::new(Recalled { ledger, key, record, said, base, address, conditions }));
-    judged
 }
 
 /// A request as it was before anything was remembered of it, to be judged again.

@@ -76,7 +76,7 @@ pub(in crate::gate) fn judge<C>(judged: &Judged<C>, head: &Parts) -> Result<Vec<
     if head.status == StatusCode::NOT_MODIFIED && recalled.conditions == Conditions::Ours {
         return Err(received(unmodified(judged, Stage::Response)));
     }
-    if head.status != StatusCode::OK || !refetches(&judged.asked.method) {
+    if !judged.policy().compares() || head.status != StatusCode::OK || !refetches(&judged.asked.method) {
         return Ok(tags);
     }
     let check = |slot| checks::of(judged.policy(), &judged.trail, slot);
@@ -87,7 +87,7 @@ pub(in crate::gate) fn judge<C>(judged: &Judged<C>, head: &Parts) -> Result<Vec<
         }
         tags.push(HeaderValue::from_static("unmodified"));
     }
-    let tag = strong_etag(&head.headers).filter(|_| found(DUPLICATE));
+    let tag = if found(DUPLICATE) { strong_etag(&head.headers) } else { None };
     if let Some(other) = tag.and_then(|tag| twin(judged, recalled, tag)) {
         if check(DUPLICATE) == Check::Reject {
             return Err(received(duplicate(judged, Stage::Response)));
@@ -111,7 +111,8 @@ pub enum Content {
 /// What the content of an answer that passed its head's judgement is asked for: of a GET's 200, where `unmodified` or
 /// `duplicate` look at answers.
 pub(in crate::gate) fn content<C>(judged: &Judged<C>, head: &Parts) -> Content {
-    if judged.recalled.is_none() || head.status != StatusCode::OK || judged.asked.method != Method::GET {
+    let compares = judged.recalled.is_some() && judged.policy().compares();
+    if !compares || head.status != StatusCode::OK || judged.asked.method != Method::GET {
         return Content::Unasked;
     }
     let check = |slot| checks::of(judged.policy(), &judged.trail, slot);

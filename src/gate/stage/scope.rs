@@ -35,21 +35,25 @@ fn rewritten<C>(judged: &Judged<C>) -> Option<UrlTarget> {
 }
 
 fn judge_one<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Judged<C> {
-    match past.ledger {
-        Some(kept) if snapshot.remembers && !asked.reads_robots_txt() => {
-            ledger::judge(asked, snapshot, kept, past.hold)
-        }
-        Some(_) | None => by_facts(asked, snapshot),
-    }
-}
-
-/// Judges a request by the facts that are there.
-pub(super) fn by_facts<C>(asked: Asked, snapshot: Arc<Snapshot<C>>) -> Judged<C> {
     let (trail, decision) = snapshot.policy.request(&asked.facts());
     let beside = Beside::of_request(&asked, &snapshot);
     let (usage, recalled, tags) = (Box::default(), None, None);
     let (found_in, fetched_in) = (None, None);
-    Judged { asked, snapshot, trail, decision, beside, usage, recalled, tags, found_in, fetched_in }
+    let mut judged =
+        Judged { asked, snapshot, trail, decision, beside, usage, recalled, tags, found_in, fetched_in };
+    if let Some(kept) = past.ledger
+        && judged.snapshot.remembers
+        && !judged.asked.reads_robots_txt()
+    {
+        ledger::recall(&mut judged, kept, past.hold);
+    }
+    judged
+}
+
+/// Judges a request again, of which more is known now.
+pub(super) fn again<C>(judged: &mut Judged<C>) {
+    (judged.trail, judged.decision) = judged.snapshot.policy.request(&judged.asked.facts());
+    judged.beside = Beside::of_request(&judged.asked, &judged.snapshot);
 }
 
 /// How a rejected request for `/robots.txt` is answered.

@@ -11,9 +11,13 @@ pub(super) fn needed(policy: &Policy) -> bool {
     let any = |slot: Slot| policy.values_of(slot).any(|(_, value)| *value != Value::None);
     !policy.spaces.all().is_empty()
         || [MIN_INTERVAL, AFTER_ERROR, MAX_DEPTH, schema::NEW_URLS].into_iter().any(any)
-        || policy.ever_checks(UNMODIFIED)
-        || policy.ever_checks(DUPLICATE)
+        || compared(policy)
         || asks_depth(policy)
+}
+
+/// Whether documents are told from those before.
+pub(super) fn compared(policy: &Policy) -> bool {
+    policy.ever_checks(UNMODIFIED) || policy.ever_checks(DUPLICATE)
 }
 
 fn asks_depth(policy: &Policy) -> bool {

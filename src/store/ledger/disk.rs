@@ -307,9 +307,7 @@ pub(super) fn pretend_version(path: &Path, version: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use crate::store::ledger::form::record::Entry;
+    use crate::ledger::record::Record;
     use crate::store::ledger::memory::{Memory, SHARDS};
 
     use super::*;
@@ -319,8 +317,10 @@ mod tests {
         let key = |byte: u8| Key([byte; 16]);
         let memory = Memory::new(0, 0, 0);
         for (record, content) in records {
-            let entry = content.map(|content| Entry { record: Arc::default(), content: Some(key(content)) });
-            let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
+            let blank = Record::default();
+            let write = |to: &mut Vec<u8>| {
+                content.iter().for_each(|content| record::write(&blank, Some(key(*content)), to));
+            };
             memory.put(&mut memory.of(key(*record)), key(*record), write, |_| 0);
         }
         for (content, record) in contents {

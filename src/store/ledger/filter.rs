@@ -1,10 +1,10 @@
 //! Which keys the ledger does not have, told without a look at its tables: most URLs of a crawl are new, and a table is
 //! a walk down a tree.
 //!
-//! Bloom filters in blocks of a cache line ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and
-//! Singler 2007): about one key in a hundred that is not there is taken for one that may be. A key is a hash already; its
-//! first bits choose the block, so that keys in their order are written through memory once. When a layer is full, a new
-//! one of twice its size takes over. What was forgotten stays in it until the next start.
+//! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and Singler
+//! 2007): a look is one load, and about one key in two hundred that is not there is taken for one that may be. A key is
+//! a hash already; its first bits choose the word, so that keys in their order are written through memory once. When a
+//! layer is full, a new one of twice its size takes over. What was forgotten stays in it until the next start.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,11 +15,9 @@ use crate::ledger::key::Key;
 const LAYERS: usize = 24;
 /// Keys that the first layer has room for, at least.
 const FIRST: usize = 1 << 17;
-/// Bits for a key; it sets [`SET`] of them.
-const BITS: usize = 12;
+/// Bits for a key; it sets [`SET`] of a word's, at most.
+const BITS: usize = 16;
 const SET: u32 = 4;
-/// Words of a block.
-const WORDS: usize = 8;
 
 /// What is known not to be there: neither in memory nor in the tables.
 pub(super) struct Filter {
@@ -31,15 +29,10 @@ pub(super) struct Filter {
 }
 
 struct Layer {
-    blocks: Box<[Block]>,
+    words: Box<[AtomicU64]>,
     room: usize,
     taken: AtomicUsize,
 }
-
-/// A cache line.
-#[repr(align(64))]
-#[derive(Default)]
-struct Block([AtomicU64; WORDS]);
 
 impl Filter {
     /// Without a key. If the tables have some, about so many, it says nothing until it was told of all of them.
@@ -106,38 +99,34 @@ impl Filter {
 
 impl Layer {
     fn new(room: usize) -> Self {
-        let blocks = room.saturating_mul(BITS).div_ceil(WORDS * 64).max(1);
-        let blocks = std::iter::repeat_with(Block::default).take(blocks).collect();
-        Self { blocks, room, taken: AtomicUsize::new(0) }
+        let words = room.saturating_mul(BITS).div_ceil(64).max(1);
+        let words = std::iter::repeat_with(AtomicU64::default).take(words).collect();
+        Self { words, room, taken: AtomicUsize::new(0) }
     }
 
-    /// Blocks in the order of keys; none is never met.
-    fn block(&self, key: Key) -> Option<&Block> {
-        let place = (u128::from(halves(key).0) * self.blocks.len() as u128) >> 64;
-        self.blocks.get(usize::try_from(place).ok()?)
+    /// Words in the order of keys; none is never met.
+    fn word(&self, key: Key) -> Option<&AtomicU64> {
+        let place = (u128::from(halves(key).0) * self.words.len() as u128) >> 64;
+        self.words.get(usize::try_from(place).ok()?)
     }
 
     fn may_have(&self, key: Key) -> bool {
-        self.block(key).is_none_or(|Block(words)| {
-            bits(key).all(|(word, bit)| words.get(word).is_none_or(|w| w.load(Ordering::Relaxed) & bit != 0))
-        })
+        let bits = bits(key);
+        self.word(key).is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
     }
 
     fn put(&self, key: Key) {
-        let Some(Block(words)) = self.block(key) else { return };
-        for (word, bit) in bits(key) {
-            words.get(word).map(|word| word.fetch_or(bit, Ordering::Relaxed));
-        }
+        self.word(key).map(|word| word.fetch_or(bits(key), Ordering::Relaxed));
     }
 }
 
-/// Which bits of a block are a key's: the words' numbers, and the bits in them.
-fn bits(key: Key) -> impl Iterator<Item = (usize, u64)> {
+/// Which bits of its word are a key's.
+fn bits(key: Key) -> u64 {
     let second = halves(key).1;
-    (0..SET).map(move |n| second >> (9 * n)).map(|bits| ((bits >> 6) as usize % WORDS, 1 << (bits % 64)))
+    (0..SET).fold(0, |bits, n| bits | 1 << (second >> (6 * n) & 63))
 }
 
-/// The first chooses the block, the second the bits.
+/// The first chooses the word, the second the bits.
 fn halves(key: Key) -> (u64, u64) {
     let number = u128::from_be_bytes(key.0);
     ((number >> 64) as u64, number as u64)

@@ -107,21 +107,19 @@ impl Inner {
         let before = if self.memory.lacks(note.key) { None } else { self.entry(&mut shard, note.key)? };
         let document_at = document_at(&note.seen);
         let noted = transition::note(before.as_ref().map(|entry| &*entry.record), note.seen, self.tolerance);
-        let entry = match noted.kept {
+        let now = match &noted.kept {
             Kept::Same => return Ok(()),
             Kept::Forgotten => None,
-            // The key of its document: a new one's, or the one that it had.
-            Kept::Changed(record) => {
-                let delivered = document_at.is_some() && record.last_fetched == document_at;
-                let had = before.as_ref().and_then(|entry| entry.content);
-                Some(Entry { record, content: if delivered { note.content } else { had } })
-            }
+            Kept::Changed(record) => Some(record),
         };
-        let status = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.record.status.0);
-        let moved = (status(&before), status(&entry));
+        // The key of its document: a new one's, or the one that it had.
+        let delivered = |record: &Record| document_at.is_some() && record.last_fetched == document_at;
+        let had = before.as_ref().and_then(|entry| entry.content);
+        let has = now.and_then(|record| if delivered(record) { note.content } else { had });
+        let moved = (before.as_ref().map(|entry| entry.record.status.0), now.map(|record| record.status.0));
         self.count(moved);
-        let left = left(before.as_ref(), entry.as_ref().and_then(|entry| entry.content));
-        let write = |to: &mut Vec<u8>| entry.iter().for_each(|entry| record::write(entry, to));
+        let left = left(before.as_ref(), has);
+        let write = |to: &mut Vec<u8>| now.into_iter().for_each(|record| record::write(record, has, to));
         // In the order in which they hold: the shard is still locked.
         self.memory.put(&mut shard, note.key, write, |form| {
             let written = Written { key: note.key, form, content };

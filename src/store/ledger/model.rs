@@ -28,7 +28,7 @@ impl Model {
             Kept::Changed(record) => {
                 let delivered = matches!(&note.seen.what, What::Answered(a) if a.document.is_some());
                 let content = if delivered { note.content } else { before.and_then(|(_, content)| content) };
-                self.records.insert(note.key, (Record::clone(&record), content));
+                self.records.insert(note.key, (record, content));
             }
         }
         self.events.extend(noted.owed);

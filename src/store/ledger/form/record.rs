@@ -22,8 +22,7 @@ const CONTENT_KEY: u32 = 24;
 const FIELDS: usize = 25;
 
 /// Writes a record behind what is there, without a copy of each text: one is written for each request.
-pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
-    let record = &*entry.record;
+pub(in crate::store::ledger) fn write(record: &Record, content: Option<Key>, to: &mut Vec<u8>) {
     let mut form = Form(to);
     let from_first = |at: At| zigzag(at.0.wrapping_sub(record.first_seen.0).cast_signed());
     form.text(1, Some(&record.crawler));
@@ -59,7 +58,7 @@ pub(in crate::store::ledger) fn write(entry: &Entry, to: &mut Vec<u8>) {
     form.text(21, record.source.as_deref());
     form.text(22, record.space.as_deref());
     form.plain(23, record.temporary_errors.into());
-    form.bytes(CONTENT_KEY, entry.content.as_ref().map(|key| &key.0[..]));
+    form.bytes(CONTENT_KEY, content.as_ref().map(|key| &key.0[..]));
 }
 
 /// As protobuf's sint64: small numbers of either sign are short.
@@ -228,7 +227,7 @@ mod tests {
 
     fn bytes_of(entry: &Entry) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write(entry, &mut bytes);
+        write(&entry.record, entry.content, &mut bytes);
         bytes
     }
 
