@@ -207,7 +207,7 @@ pub struct Judged<C> {
     /// What the host's robots.txt says of uses, if the policy asks that.
     pub(in crate::gate) usage: Box<[Said]>,
     /// What is remembered of the URL, if the policy asks for that.
-    pub(in crate::gate) recalled: Option<Box<Recalled>>,
+    pub(in crate::gate) recalled: Option<Recalled>,
     /// What options with the word `tag` have found in the answer.
     pub(in crate::gate) tags: Option<Box<Tags>>,
     /// How long it took to find the host's addresses; `None` if they were known.

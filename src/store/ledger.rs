@@ -166,14 +166,14 @@ impl Ledger {
         let base = Base::open(&place, pages)?;
         let state = base.state().map_err(|error| unreadable(&error))?;
         let records = base.records().map_err(|error| unreadable(&error))?;
+        let urls = CrawlStatus::ALL
+            .map(|status| state.urls.get(&form::number_of(status)).copied().unwrap_or_default());
         let inner = Inner {
             tolerance: settings.tolerance,
             memory: Memory::new(unfolded_most, quarter, usize::try_from(records).unwrap_or(usize::MAX)),
             view: View::default(),
             ends: AtomicBool::new(false),
-            queue: Queue::new(settings.queue, settings.on_full),
-            urls: CrawlStatus::ALL
-                .map(|status| state.urls.get(&form::number_of(status)).copied().unwrap_or(0).into()),
+            queue: Queue::new(settings.queue, settings.on_full, urls),
             events: EventKind::ALL.map(|_| AtomicU64::new(0)),
             told: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),

@@ -57,6 +57,8 @@ fn a_policy_needs_the_ledger_if_something_asks_it() {
         ("options: { disposition: allow }\nspaces: [{ name: s }]", true),
     ] {
         assert_eq!(policy(body).remembers(), remembers, "{body}");
+        let compares = ["unmodified: tag", "duplicate: reject"].into_iter().any(|set| body.contains(set));
+        assert_eq!(policy(body).compares(), compares, "{body}");
     }
 }
 

@@ -131,7 +131,7 @@ impl Learning {
         };
         Some(Box::new(Self {
             about,
-            recalled: (**recalled).clone(),
+            recalled: recalled.clone(),
             twins: None,
             rule: None,
             so_far: SoFar::Asked,

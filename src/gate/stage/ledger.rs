@@ -83,11 +83,11 @@ pub(super) fn recall<C>(judged: &mut Judged<C>, ledger: &Ledger, hold: &Hold) {
     }
     let address = record.as_ref().and_then(|record| record.address);
     let (ledger, conditions) = (ledger.clone(), Conditions::Theirs);
-    judged.recalled = Some(Box::new(Recalled { ledger, key, record, said, base, address, conditions }));
+    judged.recalled = Some(Recalled { ledger, key, record, said, base, address, conditions });
 }
 
 /// A request as it was before anything was remembered of it, to be judged again.
-pub(in crate::gate) fn forgotten(mut asked: Asked, recalled: Option<Box<Recalled>>) -> Asked {
+pub(in crate::gate) fn forgotten(mut asked: Asked, recalled: Option<Recalled>) -> Asked {
     if let Some(recalled) = recalled {
         asked.recall(recalled.said, InLedger::No);
     }

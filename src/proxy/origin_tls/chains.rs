@@ -1,11 +1,13 @@
 //! Chains of certificates that were found good: one that many hosts or connections show is checked once.
 //!
-//! Chromium does so, too, for half an hour (`CachingCertVerifier`). Only that the chain leads to a root is remembered: the
-//! host's name and the handshake's own signature are looked at each time.
+//! As Chromium does for half an hour, for each host by itself (`CachingCertVerifier`). What is remembered is what has
+//! nothing to do with the host: issuers, signatures and uses. Its name, the dates and the handshake's own signature are
+//! looked at each time.
 
 use std::ops::Range;
 use std::time::Duration;
 
+use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest as _, Sha256};
@@ -33,7 +35,9 @@ pub(super) type Digest = [u8; 32];
 
 impl Default for Chains {
     fn default() -> Self {
-        Self(Cache::new(MOST))
+        // Of the many hosts of a crawl those that come next are likely to be alike.
+        let chains = Cache::builder().max_capacity(MOST).eviction_policy(EvictionPolicy::lru());
+        Self(chains.time_to_live(GOOD_FOR).build())
     }
 }
 
@@ -45,9 +49,11 @@ impl Chains {
 
     /// It was found good now.
     pub(super) fn insert(&self, digest: Digest, chain: Chain<'_>, now: UnixTime) {
-        let Some(ends) = chain.ends() else { return };
         let from = now.as_secs();
-        self.0.insert(digest, from..ends.min(from + GOOD_FOR.as_secs()));
+        let until = chain.ends().map(|ends| ends.min(from + GOOD_FOR.as_secs()));
+        if let Some(until) = until.filter(|until| *until > from) {
+            self.0.insert(digest, from..until);
+        }
     }
 }
 
@@ -75,5 +81,148 @@ impl<'c> Chain<'c> {
 
     fn certificates(self) -> impl Iterator<Item = &'c CertificateDer<'c>> {
         std::iter::once(self.end_entity).chain(self.intermediates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::ServerName;
+    use rustls::{CertificateError, Error, RootCertStore};
+
+    use crate::proxy::origin_tls::verifier::Trusted;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MINUTE: Duration = Duration::from_mins(1);
+    /// When the first of the certificates ends.
+    const ENDS: Duration = Duration::from_secs(1_800_000_000);
+    /// Hours before.
+    const NOW: Duration = Duration::from_secs(1_799_950_000);
+
+    /// Good for these names until then, or an authority without a name.
+    fn params(name: Option<&str>, ends: Duration) -> CertificateParams {
+        let mut params =
+            CertificateParams::new(name.map(str::to_owned).into_iter().collect::<Vec<_>>()).unwrap();
+        if name.is_none() {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params.not_after = (UNIX_EPOCH + ends).into();
+        params
+    }
+
+    fn authority() -> (Issuer<'static, KeyPair>, CertificateDer<'static>) {
+        let (params, key) = (params(None, 3 * ENDS), KeyPair::generate().unwrap());
+        let root = params.self_signed(&key).unwrap().der().clone();
+        (Issuer::new(params, key), root)
+    }
+
+    /// A certificate for `a.test`.
+    fn leaf(issuer: &Issuer<'_, KeyPair>, ends: Duration) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        params(Some("a.test"), ends).signed_by(&key, issuer).unwrap().der().clone()
+    }
+
+    fn trusting(root: CertificateDer<'static>) -> Trusted {
+        let mut roots = RootCertStore::empty();
+        roots.add(root).unwrap();
+        Trusted::new(roots).unwrap()
+    }
+
+    /// Trusts an authority, which has signed this certificate for `a.test`.
+    fn trusted() -> (Trusted, CertificateDer<'static>) {
+        let (issuer, root) = authority();
+        (trusting(root), leaf(&issuer, ENDS))
+    }
+
+    fn alone<'c>(end_entity: &'c CertificateDer<'c>) -> Chain<'c> {
+        Chain { end_entity, intermediates: &[] }
+    }
+
+    fn verify(
+        trusted: &Trusted,
+        chain: Chain<'_>,
+        name: &'static str,
+        at: Duration,
+    ) -> Option<CertificateError> {
+        let (name, now) = (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(at));
+        match trusted.verify_server_cert(chain.end_entity, chain.intermediates, &name, &[], now) {
+            Ok(_) => None,
+            Err(Error::InvalidCertificate(error)) => Some(error),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn remembers(trusted: &Trusted, chain: Chain<'_>, at: Duration) -> bool {
+        trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(at))
+    }
+
+    #[test]
+    fn a_chain_is_good_for_half_an_hour_from_when_it_was_found_so() {
+        let (trusted, leaf) = trusted();
+        let knows = |at| remembers(&trusted, alone(&leaf), at);
+        assert!(!knows(NOW));
+        assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
+        assert!(knows(NOW) && knows(NOW + 30 * MINUTE - SECOND));
+        assert!(!knows(NOW + 30 * MINUTE) && !knows(NOW - SECOND));
+    }
+
+    #[test]
+    fn what_is_remembered_is_not_checked_again() {
+        let (trusted, _) = trusted();
+        // Of an authority that nobody trusts: a check would find that out.
+        let leaf = leaf(&authority().0, ENDS);
+        assert!(verify(&trusted, alone(&leaf), "a.test", NOW).is_some());
+        assert!(!remembers(&trusted, alone(&leaf), NOW));
+        let chain = alone(&leaf);
+        trusted.chains.insert(chain.digest(), chain, UnixTime::since_unix_epoch(NOW));
+        assert_eq!(verify(&trusted, chain, "a.test", NOW), None);
+        assert!(verify(&trusted, chain, "a.test", NOW + 30 * MINUTE).is_some());
+    }
+
+    #[test]
+    fn a_chain_that_was_found_good_is_good_for_its_own_names_only() {
+        let (trusted, leaf) = trusted();
+        for _ in 0..2 {
+            assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
+            let error = verify(&trusted, alone(&leaf), "b.test", NOW);
+            assert!(matches!(error, Some(CertificateError::NotValidForNameContext { .. })), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_ends_with_the_first_certificate_that_does() {
+        let (issuer, root) = authority();
+        let (between, key) = (params(None, ENDS), KeyPair::generate().unwrap());
+        let intermediates = &[between.signed_by(&key, &issuer).unwrap().der().clone()];
+        let long = leaf(&Issuer::new(between, key), 2 * ENDS);
+        let short = leaf(&issuer, ENDS);
+        let trusted = trusting(root);
+        for chain in [alone(&short), Chain { end_entity: &long, intermediates }] {
+            assert_eq!(verify(&trusted, chain, "a.test", ENDS - MINUTE), None);
+            assert!(remembers(&trusted, chain, ENDS - SECOND) && !remembers(&trusted, chain, ENDS));
+            let error = verify(&trusted, chain, "a.test", ENDS + SECOND);
+            assert!(matches!(error, Some(CertificateError::ExpiredContext { .. })), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn another_chain_is_not_taken_for_one_that_was_found_good() {
+        let (trusted, leaf) = trusted();
+        assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
+        // In the last bytes is the authority's signature.
+        let mut forged = leaf.to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        let forged = CertificateDer::from(forged);
+        for _ in 0..2 {
+            assert!(verify(&trusted, alone(&forged), "a.test", NOW).is_some());
+            assert!(!remembers(&trusted, alone(&forged), NOW));
+        }
+        let more = Chain { end_entity: &leaf, intermediates: std::slice::from_ref(&leaf) };
+        assert!(!remembers(&trusted, more, NOW));
     }
 }

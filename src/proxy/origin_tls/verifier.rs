@@ -19,7 +19,7 @@ use super::chains::{Chain, Chains};
 #[derive(Debug)]
 pub(super) struct Trusted {
     check: Arc<WebPkiServerVerifier>,
-    chains: Chains,
+    pub(super) chains: Chains,
 }
 
 /// Why a certificate is refused, where the library has no name for it.
@@ -155,104 +155,5 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-
-    use super::*;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-    /// Until when the certificate for `a.test` is good.
-    const ENDS: Duration = Duration::from_secs(1_800_000_000);
-
-    /// Trusts an authority, which has signed this certificate for `a.test`.
-    fn trusted() -> (Trusted, CertificateDer<'static>) {
-        let mut authority = CertificateParams::new([]).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.self_signed(&key).unwrap().der().clone()).unwrap();
-        let mut leaf = CertificateParams::new(["a.test".to_owned()]).unwrap();
-        leaf.not_after = (UNIX_EPOCH + ENDS).into();
-        let signed = leaf.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(authority, key)).unwrap();
-        (Trusted::new(roots).unwrap(), signed.der().clone())
-    }
-
-    fn verify(
-        trusted: &Trusted,
-        leaf: &CertificateDer<'_>,
-        name: &'static str,
-        at: Duration,
-    ) -> Option<Error> {
-        let (name, now) = (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(at));
-        trusted.verify_server_cert(leaf, &[], &name, &[], now).err()
-    }
-
-    fn refused(error: Option<Error>) -> CertificateError {
-        match error {
-            Some(Error::InvalidCertificate(error)) => error,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn remembered(trusted: &Trusted, leaf: &CertificateDer<'_>, at: Duration) -> bool {
-        let chain = Chain { end_entity: leaf, intermediates: &[] };
-        trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(at))
-    }
-
-    #[test]
-    fn a_chain_is_good_for_half_an_hour_from_when_it_was_found_so() {
-        let (trusted, leaf) = trusted();
-        let now = ENDS - 600 * MINUTE;
-        assert!(!remembered(&trusted, &leaf, now));
-        assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
-        assert!(remembered(&trusted, &leaf, now) && remembered(&trusted, &leaf, now + 29 * MINUTE));
-        assert!(
-            !remembered(&trusted, &leaf, now + 30 * MINUTE) && !remembered(&trusted, &leaf, now - MINUTE)
-        );
-    }
-
-    #[test]
-    fn a_chain_that_was_found_good_is_good_for_its_own_names_only() {
-        let (trusted, leaf) = trusted();
-        let now = ENDS - 600 * MINUTE;
-        for _ in 0..2 {
-            assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
-            let error = refused(verify(&trusted, &leaf, "b.test", now));
-            assert!(matches!(error, CertificateError::NotValidForNameContext { .. }), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn a_chain_that_was_found_good_ends_when_it_ends() {
-        let (trusted, leaf) = trusted();
-        assert_eq!(verify(&trusted, &leaf, "a.test", ENDS - MINUTE), None);
-        assert!(remembered(&trusted, &leaf, ENDS - MINUTE / 60) && !remembered(&trusted, &leaf, ENDS));
-        let error = refused(verify(&trusted, &leaf, "a.test", ENDS + MINUTE));
-        assert!(matches!(error, CertificateError::ExpiredContext { .. }), "{error:?}");
-    }
-
-    #[test]
-    fn what_is_not_good_is_not_remembered_nor_taken_for_what_is() {
-        let (trusted, leaf) = trusted();
-        let now = ENDS - 600 * MINUTE;
-        assert_eq!(verify(&trusted, &leaf, "a.test", now), None);
-        // In the last bytes is the authority's signature.
-        let mut forged = leaf.to_vec();
-        *forged.last_mut().unwrap() ^= 1;
-        let forged = CertificateDer::from(forged);
-        for _ in 0..2 {
-            assert!(verify(&trusted, &forged, "a.test", now).is_some());
-            assert!(!remembered(&trusted, &forged, now));
-        }
-        // Whatever else comes with it is checked with it.
-        let more = [leaf.clone()];
-        let chain = Chain { end_entity: &leaf, intermediates: &more };
-        assert!(!trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(now)));
     }
 }

@@ -2,8 +2,8 @@
 //! a walk down a tree.
 //!
 //! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and Singler
-//! 2007): a look is one load, and about one key in two hundred that is not there is taken for one that may be. A key is
-//! a hash already; its first bits choose the word, so that keys in their order are written through memory once. When a
+//! 2007): a look is one load a layer, and of keys that are not there a full layer takes about one in two hundred for one
+//! that may be. A key is a hash already; its first bits choose the word, so that keys in their order are written through memory once. When a
 //! layer is full, a new one of twice its size takes over. What was forgotten stays in it until the next start.
 
 use std::sync::OnceLock;
@@ -69,9 +69,12 @@ impl Filter {
             return whole;
         };
         layer.put(key);
-        if layer.taken.fetch_add(1, Ordering::Relaxed) + 1 == layer.room && last + 1 < LAYERS {
+        // About so many: of two threads that count at once one may be forgotten.
+        let taken = layer.taken.load(Ordering::Relaxed) + 1;
+        layer.taken.store(taken, Ordering::Relaxed);
+        if taken >= layer.room && last + 1 < LAYERS {
             self.layer(last + 1, layer.room.saturating_mul(2));
-            self.last.store(last + 1, Ordering::Release);
+            self.last.fetch_max(last + 1, Ordering::AcqRel);
         }
         whole
     }
@@ -123,7 +126,7 @@ impl Layer {
 /// Which bits of its word are a key's.
 fn bits(key: Key) -> u64 {
     let second = halves(key).1;
-    (0..SET).fold(0, |bits, n| bits | 1 << (second >> (6 * n) & 63))
+    (0..SET).fold(0, |bits, n| bits | 1 << ((second >> (6 * n)) & 63))
 }
 
 /// The first chooses the word, the second the bits.

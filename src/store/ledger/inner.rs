@@ -1,7 +1,7 @@
 //! What requests and the writer share: memory before the tables, and how a look is taken into account.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::sleep;
 
@@ -18,7 +18,7 @@ use super::disk::{Failed, Place, View};
 use super::form::record::{self, Entry};
 use super::journal::Written;
 use super::memory::{Memory, Shard};
-use super::queue::{Change, Moved, Queue, steps};
+use super::queue::{Change, Queue};
 use super::{AGAIN, Cursor, KEYS_AT_ONCE, Note, Stats};
 
 /// What requests and the writer share.
@@ -30,7 +30,6 @@ pub(super) struct Inner {
     /// It is about to be closed.
     pub(super) ends: AtomicBool,
     pub(super) queue: Queue,
-    pub(super) urls: [AtomicI64; CrawlStatus::ALL.len()],
     pub(super) events: [AtomicU64; EventKind::ALL.len()],
     pub(super) told: watch::Sender<u64>,
     pub(super) failing: AtomicBool,
@@ -117,7 +116,6 @@ impl Inner {
         let had = before.as_ref().and_then(|entry| entry.content);
         let has = now.and_then(|record| if delivered(record) { note.content } else { had });
         let moved = (before.as_ref().map(|entry| entry.record.status.0), now.map(|record| record.status.0));
-        self.count(moved);
         let left = left(before.as_ref(), has);
         let write = |to: &mut Vec<u8>| now.into_iter().for_each(|record| record::write(record, has, to));
         // In the order in which they hold: the shard is still locked.
@@ -195,8 +193,8 @@ impl Inner {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let positive = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
-        let urls = CrawlStatus::ALL.into_iter().zip(self.urls.iter().map(positive));
+        let positive = |count| u64::try_from(count).unwrap_or(0);
+        let urls = CrawlStatus::ALL.into_iter().zip(self.queue.urls().map(positive));
         let events = self.events.iter().map(|count| count.load(Ordering::Relaxed));
         Stats {
             urls: urls.filter(|(_, count)| *count > 0).collect(),
@@ -208,12 +206,6 @@ impl Inner {
             failures: self.failures.load(Ordering::Relaxed),
             failing: self.failing.load(Ordering::Relaxed),
             broken: self.broken.load(Ordering::Relaxed),
-        }
-    }
-
-    fn count(&self, moved: Moved) {
-        for (status, by) in steps(moved) {
-            self.urls.get(status.index()).map(|count| count.fetch_add(by, Ordering::Relaxed));
         }
     }
 

@@ -22,8 +22,8 @@ use crate::store::shards::lock;
 use super::filter::Filter;
 use super::form::record::{self, Entry};
 
-/// Shards; the first six bits of a key.
-pub(super) const SHARDS: usize = 64;
+/// Shards; the first five bits of a key.
+pub(super) const SHARDS: usize = 32;
 /// What a table takes for a key besides the record, about.
 const OVERHEAD: usize = 64;
 /// What a key and its record take together, about.
@@ -154,8 +154,12 @@ impl Memory {
             shard.old.spans.swap_remove(&key);
         }
         let span = shard.forms.add(write);
+        // What reaches far into memory comes before the next lock, which waits for all that was written by then.
+        let (at, _) = shard.unfolded.insert_full(key, Unfolded { span, change: u64::MAX });
         let change = number(span.and_then(|span| shard.forms.get(span)));
-        shard.unfolded.insert(key, Unfolded { span, change });
+        if let Some((_, unfolded)) = shard.unfolded.get_index_mut(at) {
+            unfolded.change = change;
+        }
     }
 
     /// Bytes that wait for the tables.
@@ -355,5 +359,5 @@ fn least(mut keys: Vec<Key>, most: usize) -> Vec<Key> {
 
 fn place(key: Key) -> usize {
     let [first, ..] = key.0;
-    usize::from(first >> 2)
+    usize::from(first >> 3)
 }

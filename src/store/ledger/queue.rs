@@ -32,6 +32,9 @@ pub(super) struct Change<'c> {
 /// The status of a URL before and behind a change; none without a record.
 pub(super) type Moved = (Option<CrawlStatus>, Option<CrawlStatus>);
 
+/// URLs of each status.
+pub(super) type Urls = [i64; CrawlStatus::ALL.len()];
+
 /// What the writer takes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -42,7 +45,7 @@ pub(super) struct Batch {
     /// What is owed for them.
     pub(super) events: Vec<Event>,
     /// By how many the URLs of each status have become more.
-    pub(super) urls: [i64; CrawlStatus::ALL.len()],
+    pub(super) urls: Urls,
     /// What others keep here, by name.
     pub(super) kept: BTreeMap<String, Vec<u8>>,
     /// These events are to be forgotten.
@@ -76,7 +79,7 @@ pub(super) enum Left {
 pub(super) struct Queue {
     state: Mutex<State>,
     work: Condvar,
-    /// Changes that are not on the disk.
+    /// Changes that are not on the disk; written under the lock only.
     waiting: AtomicUsize,
     most: usize,
     worth_it: usize,
@@ -92,6 +95,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     batch: Batch,
+    /// Those before the batch.
+    urls: Urls,
     hurry: bool,
     then: Option<Then>,
     /// The writer is to panic with its next batch.
@@ -100,9 +105,10 @@ struct State {
 }
 
 impl Queue {
-    pub(super) fn new(most: usize, on_full: OnFull) -> Self {
+    /// There are these URLs already.
+    pub(super) fn new(most: usize, on_full: OnFull, urls: Urls) -> Self {
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State { urls, ..State::default() }),
             work: Condvar::new(),
             waiting: AtomicUsize::new(0),
             most: most.max(1),
@@ -123,7 +129,8 @@ impl Queue {
             self.drop_one();
             return state.batch.upto;
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Nobody else writes it meanwhile: no need for the processor to see to that.
+        self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         state.batch.add(change);
         let (number, many) = (state.batch.upto, state.batch.changes);
         drop(state);
@@ -248,6 +255,8 @@ impl Queue {
         let waited = self.work.wait_timeout_while(state, GATHERING, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
+        let taken = state.batch.urls;
+        state.urls.iter_mut().zip(taken).for_each(|(count, by)| *count += by);
         let mut next = Batch { upto: state.batch.upto, ..Batch::default() };
         next.pages.inherit(&mut state.batch.pages);
         let then = state.then.unwrap_or(Then::GoOn);
@@ -263,11 +272,21 @@ impl Queue {
 
     /// This batch is on the disk.
     pub(super) fn done(&self, batch: Batch) {
-        self.waiting.fetch_sub(batch.changes, Ordering::Relaxed);
+        let mut state = self.lock();
+        self.waiting.store(self.waiting().saturating_sub(batch.changes), Ordering::Relaxed);
+        let unused = state.batch.pages.reuse(batch.pages);
+        drop(state);
         self.durable.send_replace(batch.upto);
-        let unused = self.lock().batch.pages.reuse(batch.pages);
         drop(unused);
         self.room.notify_waiters();
+    }
+
+    /// URLs of each status, with those that are not on the disk.
+    pub(super) fn urls(&self) -> Urls {
+        let state = self.lock();
+        let mut urls = state.urls;
+        urls.iter_mut().zip(state.batch.urls).for_each(|(count, by)| *count += by);
+        urls
     }
 
     /// Changes that are not on the disk.
@@ -318,7 +337,7 @@ impl Batch {
 }
 
 /// The counts that a change moves, and by how much.
-pub(super) fn steps((before, now): Moved) -> impl Iterator<Item = (CrawlStatus, i64)> {
+fn steps((before, now): Moved) -> impl Iterator<Item = (CrawlStatus, i64)> {
     let (left, entered) = if before == now { (None, None) } else { (before, now) };
     left.map(|status| (status, -1)).into_iter().chain(entered.map(|status| (status, 1)))
 }

@@ -19,7 +19,7 @@ use super::memory::{SHARDS, Slice};
 use super::queue::{Batch, Left, Then};
 
 /// Shards that one commit takes from memory into the tables.
-const FOLDED_AT_ONCE: usize = 8;
+const FOLDED_AT_ONCE: usize = 4;
 /// A pass is worth it too when the journal has so many pages, though they tell of few URLs: each start reads it all.
 const JOURNAL: u64 = 2_000;
 /// How long a disk that fails is left alone.
