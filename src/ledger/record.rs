@@ -109,6 +109,34 @@ impl Default for Status {
 }
 
 impl Record {
+    /// That of a URL of which nothing is known but that it is asked for now. Written out, since one is made for each new
+    /// URL: what [`Default`] fills in for texts is counted by all threads in one place.
+    pub fn new(crawler: Arc<str>, url: Arc<str>, now: At) -> Self {
+        Self {
+            crawler,
+            url,
+            standing: Standing::default(),
+            indexed: Indexed::default(),
+            status: Status::default(),
+            origin_status: None,
+            code: None,
+            address: None,
+            first_seen: now,
+            last_seen: now,
+            last_fetched: None,
+            last_error: None,
+            last_changed: None,
+            validators: Validators::default(),
+            content: None,
+            content_type: Arc::default(),
+            size: 0,
+            depth: None,
+            source: None,
+            space: None,
+            temporary_errors: 0,
+        }
+    }
+
     /// Whether it counts as `known` for policy.md section 6.
     pub fn is_known(&self) -> bool {
         self.standing == Standing::Entered

@@ -89,17 +89,19 @@ struct Told {
 
 /// The record, with what every look tells.
 fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
-    let new = || Record { first_seen: at, ..Record::default() };
-    let record = before.cloned().unwrap_or_else(new);
+    let Look { url, crawler, space, depth, address, source } = look;
+    let Some(before) = before else {
+        return Record { space, depth, address, source, ..Record::new(crawler, url, at) };
+    };
     Record {
-        crawler: look.crawler,
-        url: look.url,
+        crawler,
+        url,
         last_seen: at,
-        space: look.space,
-        address: look.address.or(record.address),
-        depth: record.depth.into_iter().chain(look.depth).min(),
-        source: look.source.or(record.source),
-        ..record
+        space,
+        address: address.or(before.address),
+        depth: before.depth.into_iter().chain(depth).min(),
+        source: source.or_else(|| before.source.clone()),
+        ..before.clone()
     }
 }
 
