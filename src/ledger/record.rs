@@ -109,8 +109,8 @@ impl Default for Status {
 }
 
 impl Record {
-    /// That of a URL of which nothing is known but that it is asked for now. Written out, since one is made for each new
-    /// URL: what [`Default`] fills in for texts is counted by all threads in one place.
+    /// That of a URL of which nothing is known but that it is asked for now. Not by way of [`Default`]: all empty texts
+    /// share one reference count, which the threads would take from each other for each new URL and text.
     pub fn new(crawler: Arc<str>, url: Arc<str>, now: At) -> Self {
         Self {
             crawler,

@@ -417,6 +417,21 @@ mod tests {
     }
 
     #[test]
+    fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
+        let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
+        let look = |at, space: &str| Seen { space: Some(space.into()), ..seen(at, page("a")) };
+        let changed = |before: Option<&Record>, seen| match note(before, seen, THREE).kept {
+            Kept::Changed(record) => record,
+            Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
+        };
+        let first = changed(None, Seen { address, source: source.clone(), ..look(1, "north") });
+        let second = changed(Some(&first), Seen { address: None, source: None, ..look(2, "south") });
+        assert_eq!((second.address, &second.source), (address, &source));
+        assert_eq!((second.first_seen, second.last_seen), (At(1), At(2)));
+        assert_eq!(second.space.as_deref(), Some("south"));
+    }
+
+    #[test]
     fn the_fewest_links_count() {
         let deep = |depth| Seen { depth, ..seen(0, page("a")) };
         let record = |before: Option<&Record>, depth| match note(before, deep(depth), THREE).kept {

@@ -57,8 +57,27 @@ fn a_policy_needs_the_ledger_if_something_asks_it() {
         ("options: { disposition: allow }\nspaces: [{ name: s }]", true),
     ] {
         assert_eq!(policy(body).remembers(), remembers, "{body}");
-        let compares = ["unmodified: tag", "duplicate: reject"].into_iter().any(|set| body.contains(set));
-        assert_eq!(policy(body).compares(), compares, "{body}");
+    }
+}
+
+#[test]
+fn a_policy_compares_documents_if_something_asks_it_wherever_it_stands() {
+    for (set, compares) in [
+        ("unmodified: pass, duplicate: pass", false),
+        ("max_depth: 3", false),
+        ("unmodified: tag", true),
+        ("unmodified: reject", true),
+        ("duplicate: tag", true),
+        ("duplicate: reject", true),
+    ] {
+        for body in [
+            format!("options: {{ disposition: allow, {set} }}"),
+            format!("options: {{ disposition: allow }}\nrules: [{{ set: {{ {set} }} }}]"),
+            format!("options: {{ disposition: allow }}\nrules: [{{ mode: shadow, set: {{ {set} }} }}]"),
+            format!("options: {{ disposition: allow }}\nspaces: [{{ name: s, options: {{ {set} }} }}]"),
+        ] {
+            assert_eq!(policy(&body).compares(), compares, "{body}");
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub(in crate::gate) enum Conditions {
     Ours,
 }
 
-/// Recalls what is known of a request's URL, and has it judged by that.
+/// Recalls what is known of a request's URL, and has it judged anew where a rule would see that.
 pub(super) fn recall<C>(judged: &mut Judged<C>, ledger: &Ledger, hold: &Hold) {
     let said = judged.asked.depth();
     let key = key_of(judged.policy(), &judged.trail, &judged.asked.crawler, &judged.asked.target);

@@ -68,8 +68,7 @@ impl<'c> Chain<'c> {
         hash.finalize().into()
     }
 
-    /// The first second at which one of the certificates is no longer good, whether it was needed or not; none if one of
-    /// them does not tell.
+    /// When the first of the certificates ends, whether it was needed or not; none if one of them does not tell.
     fn ends(self) -> Option<u64> {
         let mut ends = u64::MAX;
         for certificate in self.certificates() {
@@ -104,7 +103,7 @@ mod tests {
     /// Hours before.
     const NOW: Duration = Duration::from_secs(1_799_950_000);
 
-    /// Good for these names until then, or an authority without a name.
+    /// Good for this name until then, or an authority without a name.
     fn params(name: Option<&str>, ends: Duration) -> CertificateParams {
         let mut params =
             CertificateParams::new(name.map(str::to_owned).into_iter().collect::<Vec<_>>()).unwrap();

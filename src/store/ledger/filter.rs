@@ -3,8 +3,9 @@
 //!
 //! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and Singler
 //! 2007): a look is one load a layer, and of keys that are not there a full layer takes about one in two hundred for one
-//! that may be. A key is a hash already; its first bits choose the word, so that keys in their order are written through memory once. When a
-//! layer is full, a new one of twice its size takes over. What was forgotten stays in it until the next start.
+//! that may be. A key is a hash already; its first bits choose the word, so that keys in their order are written through
+//! memory once. When a layer is full, a new one of twice its size takes over. What was forgotten stays in it until the
+//! next start.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -69,7 +70,7 @@ impl Filter {
             return whole;
         };
         layer.put(key);
-        // About so many: of two threads that count at once one may be forgotten.
+        // About so many: what others count between the two is forgotten. A layer that takes more errs more often.
         let taken = layer.taken.load(Ordering::Relaxed) + 1;
         layer.taken.store(taken, Ordering::Relaxed);
         if taken >= layer.room && last + 1 < LAYERS {

@@ -29,7 +29,7 @@ const OVERHEAD: usize = 64;
 /// What a key and its record take together, about.
 const RECORD: usize = 256;
 /// Bytes that a shard has room for from the start, at most.
-const ROOM: usize = 1 << 20;
+const ROOM: usize = 2 << 20;
 
 /// All shards.
 pub(super) struct Memory {
@@ -154,7 +154,8 @@ impl Memory {
             shard.old.spans.swap_remove(&key);
         }
         let span = shard.forms.add(write);
-        // What reaches far into memory comes before the next lock, which waits for all that was written by then.
+        // What reaches far into memory comes before the next lock, which waits for all that was written by then. Nobody
+        // sees it without a number, since the shard is locked; `number` must not panic.
         let (at, _) = shard.unfolded.insert_full(key, Unfolded { span, change: u64::MAX });
         let change = number(span.and_then(|span| shard.forms.get(span)));
         if let Some((_, unfolded)) = shard.unfolded.get_index_mut(at) {

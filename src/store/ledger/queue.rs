@@ -95,7 +95,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     batch: Batch,
-    /// Those before the batch.
+    /// URLs of each status, without what the batch changes.
     urls: Urls,
     hurry: bool,
     then: Option<Then>,
