@@ -256,7 +256,7 @@ impl Queue {
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
         let taken = state.batch.urls;
-        state.urls.iter_mut().zip(taken).for_each(|(count, by)| *count += by);
+        add(&mut state.urls, taken);
         let mut next = Batch { upto: state.batch.upto, ..Batch::default() };
         next.pages.inherit(&mut state.batch.pages);
         let then = state.then.unwrap_or(Then::GoOn);
@@ -285,7 +285,7 @@ impl Queue {
     pub(super) fn urls(&self) -> Urls {
         let state = self.lock();
         let mut urls = state.urls;
-        urls.iter_mut().zip(state.batch.urls).for_each(|(count, by)| *count += by);
+        add(&mut urls, state.batch.urls);
         urls
     }
 
@@ -329,11 +329,15 @@ impl Batch {
         self.changes += later.changes;
         self.pages.extend(later.pages);
         self.events.append(&mut later.events);
-        self.urls.iter_mut().zip(later.urls).for_each(|(count, by)| *count += by);
+        add(&mut self.urls, later.urls);
         self.kept.append(&mut later.kept);
         self.forget = later.forget.or(self.forget);
         self.upto = later.upto;
     }
+}
+
+fn add(urls: &mut Urls, more: Urls) {
+    urls.iter_mut().zip(more).for_each(|(count, by)| *count += by);
 }
 
 /// The counts that a change moves, and by how much.
