@@ -20,17 +20,24 @@ fn policy(rules: &str, lists: &str) -> Policy {
     let text = format!(
         "policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}"
     );
-    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml").expect("a valid policy").policy
+    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml")
+        .expect("a valid policy")
+        .policy
 }
 
 fn mixed(count: usize) -> Policy {
     let rule = |n: usize| match n % 4 {
         0 => format!("  - {{ id: r{n}, forbid: {{ domain: site{n}.example.org }} }}\n"),
         1 => format!("  - {{ id: r{n}, forbid: {{ under: /private{n} }} }}\n"),
-        2 => format!("  - {{ id: r{n}, forbid: {{ url_prefix: \"http://www{n}.example.net/\" }} }}\n"),
+        2 => format!(
+            "  - {{ id: r{n}, forbid: {{ url_prefix: \"http://www{n}.example.net/\" }} }}\n"
+        ),
         _ => format!("  - {{ id: r{n}, when: {{ in_query: \"key{n}=\" }}, then: exclude }}\n"),
     };
-    policy(&(0..count).map(rule).collect::<String>(), "  none: { kind: hosts, items: [a.b] }")
+    policy(
+        &(0..count).map(rule).collect::<String>(),
+        "  none: { kind: hosts, items: [a.b] }",
+    )
 }
 
 #[divan::bench(args = [10, 1_000, 100_000], max_time = 3)]
@@ -43,7 +50,9 @@ fn rules(bencher: divan::Bencher<'_, '_>, count: usize) {
 /// The same hosts in one list: one look-up a label.
 #[divan::bench(args = [10, 1_000, 100_000], max_time = 3)]
 fn domains_in_a_list(bencher: divan::Bencher<'_, '_>, count: usize) {
-    let items: String = (0..count).map(|n| format!("site{n}.example.org,")).collect();
+    let items: String = (0..count)
+        .map(|n| format!("site{n}.example.org,"))
+        .collect();
     let lists = format!("  blocked: {{ kind: domains, items: [{items}] }}");
     let policy = policy("  - { id: blocked, forbid: { in: blocked } }\n", &lists);
     let target = UrlTarget::parse(URL).expect("a URL");

@@ -32,10 +32,13 @@ const LOOKS: u64 = 100_000;
 fn main() {
     let urls = std::env::args().find_map(|arg| arg.strip_prefix("--urls=")?.parse().ok());
     let settings = LedgerSettings::default();
-    let folder = std::env::temp_dir().join(format!("crawlgate-bench-ledger-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("crawlgate-bench-ledger-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let ended = std::panic::catch_unwind(|| match urls {
-        None => [0, 10_000, 2_000].into_iter().for_each(|rate| requests(&folder, settings, rate)),
+        None => [0, 10_000, 2_000]
+            .into_iter()
+            .for_each(|rate| requests(&folder, settings, rate)),
         Some(urls) => fill(&folder, settings, urls),
     });
     fs::remove_dir_all(&folder).expect("the folder is there");
@@ -77,13 +80,23 @@ fn fill(folder: &Path, settings: LedgerSettings, urls: u64) {
             wait(ledger.room());
             ledger.note(note(n));
             if n % 1_000_000 == 0 {
-                println!("{n} URLs: {} MB on disk, {:.0?}", ledger.bytes() >> 20, began.elapsed());
+                println!(
+                    "{n} URLs: {} MB on disk, {:.0?}",
+                    ledger.bytes() >> 20,
+                    began.elapsed()
+                );
             }
         }
         wait(ledger.committed());
     });
-    let (each, size, took) = (spent / urls as u32, ledger.bytes() as f64 / 1e9, began.elapsed());
-    println!("{urls} URLs: {size:.2} GB on disk, {each:?} of processor time each, {took:.0?} in all");
+    let (each, size, took) = (
+        spent / urls as u32,
+        ledger.bytes() as f64 / 1e9,
+        began.elapsed(),
+    );
+    println!(
+        "{urls} URLs: {size:.2} GB on disk, {each:?} of processor time each, {took:.0?} in all"
+    );
     println!("resident: {} MB", resident() >> 20);
     let began = Instant::now();
     ledger.close();
@@ -91,7 +104,11 @@ fn fill(folder: &Path, settings: LedgerSettings, urls: u64) {
     println!("closed in {:.2?}", began.elapsed());
     let began = Instant::now();
     let ledger = Ledger::open(folder, settings).expect("it opens");
-    println!("opened in {:.2?}: {:?}", began.elapsed(), ledger.stats().urls);
+    println!(
+        "opened in {:.2?}: {:?}",
+        began.elapsed(),
+        ledger.stats().urls
+    );
     looks(&ledger, urls);
 }
 
@@ -99,7 +116,8 @@ fn looks(ledger: &Ledger, urls: u64) {
     let keys: Vec<Key> = (0..LOOKS).map(|_| key(fastrand::u64(..urls))).collect();
     let each = |what, keys: &[Key]| {
         let began = Instant::now();
-        keys.iter().for_each(|key| drop(black_box(ledger.look_up(*key))));
+        keys.iter()
+            .for_each(|key| drop(black_box(ledger.look_up(*key))));
         println!("look-up, {what}: {:?}", began.elapsed() / keys.len() as u32);
     };
     each("not cached", &keys);
@@ -112,7 +130,11 @@ fn looks(ledger: &Ledger, urls: u64) {
 
 fn url(n: u64) -> String {
     // 80 bytes.
-    format!("http://www{:05}.example.com/articles/2026/11/22/{:0>34}", n % 99_991, n)
+    format!(
+        "http://www{:05}.example.com/articles/2026/11/22/{:0>34}",
+        n % 99_991,
+        n
+    )
 }
 
 fn key(n: u64) -> Key {
@@ -122,7 +144,10 @@ fn key(n: u64) -> Key {
 fn note(n: u64) -> Note {
     let url = url(n);
     let document = Document {
-        validators: Validators { etag: Some(format!("\"{n:016x}\"").into()), last_modified: None },
+        validators: Validators {
+            etag: Some(format!("\"{n:016x}\"").into()),
+            last_modified: None,
+        },
         content: None,
         content_type: "text/html".into(),
         size: 10_000 + n % 50_000,
@@ -147,7 +172,11 @@ fn note(n: u64) -> Note {
         what,
         url: url.clone().into(),
     };
-    Note { key: Key::of_url("news-bot", &url), seen, content: None }
+    Note {
+        key: Key::of_url("news-bot", &url),
+        seen,
+        content: None,
+    }
 }
 
 fn wait(future: impl Future) {
@@ -155,7 +184,9 @@ fn wait(future: impl Future) {
     // Most often it is ready at once.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     if future.as_mut().poll(&mut context).is_pending() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
         runtime.block_on(future);
     }
 }
@@ -170,13 +201,23 @@ fn processor(work: impl FnOnce()) -> Duration {
 /// Time of all threads, those that have ended included.
 fn threads() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").expect("the kernel says");
-    let fields: Vec<i64> =
-        stat.rsplit(')').next().expect("fields").split(' ').filter_map(|f| f.parse().ok()).collect();
+    let fields: Vec<i64> = stat
+        .rsplit(')')
+        .next()
+        .expect("fields")
+        .split(' ')
+        .filter_map(|f| f.parse().ok())
+        .collect();
     // utime and stime, in hundredths of a second: fields 14 and 15; three before are no numbers.
     Duration::from_millis(10 * (fields[10] + fields[11]).unsigned_abs())
 }
 
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").expect("the kernel says");
-    status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
+    status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .expect("pages")
+        * 4096
 }

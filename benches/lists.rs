@@ -35,7 +35,9 @@ fn list() -> String {
 }
 
 fn files(list: Vec<u8>) -> MemoryFiles {
-    MemoryFiles::new().with("p.yaml", POLICY).with("blocked.txt", list)
+    MemoryFiles::new()
+        .with("p.yaml", POLICY)
+        .with("blocked.txt", list)
 }
 
 #[divan::bench(sample_count = 10)]
@@ -79,7 +81,9 @@ fn look_up_spread(bencher: Bencher<'_, '_>) {
 /// A whole decision at the request stage.
 #[divan::bench]
 fn decision(bencher: Bencher<'_, '_>) {
-    let policy = compile::load(&files(list().into_bytes()), "p.yaml").expect("a valid policy").policy;
+    let policy = compile::load(&files(list().into_bytes()), "p.yaml")
+        .expect("a valid policy")
+        .policy;
     let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
     bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
 }

@@ -27,7 +27,11 @@ use divan::Bencher;
 
 const HOSTS: usize = 100_000;
 /// A policy's defaults without the wait between requests of one host: there is one request for each.
-const POLITE: Pace = Pace { delay: Duration::from_secs(1), concurrency: 2, ..Pace::FREE };
+const POLITE: Pace = Pace {
+    delay: Duration::from_secs(1),
+    concurrency: 2,
+    ..Pace::FREE
+};
 
 fn main() {
     figures();
@@ -35,13 +39,22 @@ fn main() {
 }
 
 fn hosts() -> Vec<String> {
-    (0..HOSTS).map(|n| format!("www{n}.example{}.com", n % 977)).collect()
+    (0..HOSTS)
+        .map(|n| format!("www{n}.example{}.com", n % 977))
+        .collect()
 }
 
 /// One request to each host: granted, sent, answered.
 fn crawl(store: &Store, hosts: &[String], pace: &Pace, now: Instant) {
     for name in hosts {
-        let Turn::Go(lease) = store.admit(Key { name, kind: Kind::Navigation }, pace, now) else {
+        let Turn::Go(lease) = store.admit(
+            Key {
+                name,
+                kind: Kind::Navigation,
+            },
+            pace,
+            now,
+        ) else {
             panic!("{name} has to wait")
         };
         store.renew(&lease, now);
@@ -54,7 +67,9 @@ fn longest_look(hosts: &[String]) -> Duration {
     let table = Shards::new();
     for name in hosts {
         let name: Arc<str> = name.as_str().into();
-        table.of(&name).insert(Arc::clone(&name), Arc::new(name.len()));
+        table
+            .of(&name)
+            .insert(Arc::clone(&name), Arc::new(name.len()));
     }
     let look = |shard| {
         let began = Instant::now();
@@ -90,11 +105,20 @@ fn figures() {
     heap::give_back();
     let after = resident();
     println!("{HOSTS} hosts, one request each");
-    println!("  memory of an idle host     {:>8} bytes", (with_all - before) / HOSTS);
-    println!("  first request to a host    {:>8} ns", first.as_nanos() / HOSTS as u128);
+    println!(
+        "  memory of an idle host     {:>8} bytes",
+        (with_all - before) / HOSTS
+    );
+    println!(
+        "  first request to a host    {:>8} ns",
+        first.as_nanos() / HOSTS as u128
+    );
     println!("  sweep that keeps all       {counted:>8.1?}");
     println!("  look at all                {seen:>8.1?}");
-    println!("  longest lock of a look     {:>8.1?}", longest_look(&hosts));
+    println!(
+        "  longest lock of a look     {:>8.1?}",
+        longest_look(&hosts)
+    );
     println!("  sweep that forgets all     {swept:>8.1?}");
     println!(
         "  memory given back          {:>8} of {} KiB",
@@ -106,7 +130,11 @@ fn figures() {
 /// Bytes of this process that are in memory.
 fn resident() -> usize {
     let text = fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: usize = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    let pages: usize = text
+        .split(' ')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
     pages * 4096
 }
 
@@ -114,7 +142,10 @@ fn resident() -> usize {
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release(bencher: Bencher<'_, '_>) {
     let (store, now) = (Store::embedded(), Instant::now());
-    let key = Key { name: "www.example.com", kind: Kind::Navigation };
+    let key = Key {
+        name: "www.example.com",
+        kind: Kind::Navigation,
+    };
     bencher.bench_local(|| match store.admit(key, &Pace::FREE, now) {
         Turn::Go(lease) => store.release(lease, Outcome::Answered, now),
         Turn::Wait(_) => panic!("nobody else is there"),
@@ -128,8 +159,18 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
     crawl(&store, &hosts, &Pace::FREE, now);
     let mut next = (0..HOSTS).map(|n| n * 7_919 % HOSTS).cycle();
     bencher.bench_local(|| {
-        let name = next.next().and_then(|n| hosts.get(n)).map_or("", String::as_str);
-        match store.admit(Key { name, kind: Kind::Navigation }, &Pace::FREE, now) {
+        let name = next
+            .next()
+            .and_then(|n| hosts.get(n))
+            .map_or("", String::as_str);
+        match store.admit(
+            Key {
+                name,
+                kind: Kind::Navigation,
+            },
+            &Pace::FREE,
+            now,
+        ) {
             Turn::Go(lease) => store.release(lease, Outcome::Answered, now),
             Turn::Wait(_) => panic!("nobody else is there"),
         }
@@ -140,22 +181,45 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1000)]
 fn hold_and_slot(bencher: Bencher<'_, '_>) {
     let metrics = Metrics::new(&[], &[]).expect("names are valid");
-    let limits = HoldLimits { of_one: 100, of_all: 1_000, longest: Duration::from_secs(60) };
-    let hold = Arc::new(Hold::new(Store::embedded(), limits, Clock::system(), metrics));
+    let limits = HoldLimits {
+        of_one: 100,
+        of_all: 1_000,
+        longest: Duration::from_secs(60),
+    };
+    let hold = Arc::new(Hold::new(
+        Store::embedded(),
+        limits,
+        Clock::system(),
+        metrics,
+    ));
     let crawler = Crawler::anonymous();
     let asking = Asking {
-        key: Key { name: "www.example.com", kind: Kind::Navigation },
+        key: Key {
+            name: "www.example.com",
+            kind: Kind::Navigation,
+        },
         pace: Pace::FREE,
         overflow: Overflow::Hold,
         crawler: &crawler,
         what: "http://www.example.com/",
     };
-    let rank = Rank { class: Class::IndexFollow, order: Order::Weighted };
-    let terms = Terms { patience: Duration::ZERO, rank };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let rank = Rank {
+        class: Class::IndexFollow,
+        order: Order::Weighted,
+    };
+    let terms = Terms {
+        patience: Duration::ZERO,
+        rank,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     bencher.bench_local(|| {
         runtime.block_on(async {
-            let slot = hold.admit(&asking, &mut None, || terms).await.expect("nobody else is there");
+            let slot = hold
+                .admit(&asking, &mut None, || terms)
+                .await
+                .expect("nobody else is there");
             slot.sent();
         });
     });

@@ -49,9 +49,19 @@ impl Bench {
     fn new(to: Destination) -> Self {
         let clock = Clock::system();
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
-        let log = Log::open(LogSettings { to, queue: 1 << 30, ..LogSettings::default() }, &metrics, &clock);
+        let log = Log::open(
+            LogSettings {
+                to,
+                queue: 1 << 30,
+                ..LogSettings::default()
+            },
+            &metrics,
+            &clock,
+        );
         let ids = ["group", "pages"].map(|id| RuleId::new(id).expect("a valid id"));
-        let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+        let rules = ids
+            .iter()
+            .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
         let policy = metrics.policy_loaded("bench", "00000001", rules, &clock);
         Self {
             recorder: Recorder::new(metrics, log.expect("the log opens"), clock),

@@ -25,14 +25,20 @@ use crawlgate::policy::source::MemoryFiles;
 use load::{CLIENTS, Clients, POLICY};
 
 fn main() {
-    let seconds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(2.0);
+    let seconds = std::env::args()
+        .skip(1)
+        .find_map(|a| a.parse().ok())
+        .unwrap_or(2.0);
     let time = Duration::from_secs_f64(seconds);
     let origin = load::origin();
     let proxy = proxy();
     println!(
         "{CLIENTS} clients, {seconds} s each, loopback, checked answers; one worker thread in the proxy\n"
     );
-    println!("{:<12}{:>14}{:>14}{:>10}", "body", "direct/s", "proxied/s", "ratio");
+    println!(
+        "{:<12}{:>14}{:>14}{:>10}",
+        "body", "direct/s", "proxied/s", "ratio"
+    );
     for (name, size) in [("1 KiB", 1 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)] {
         // Interleaved and repeated, so that a machine that speeds up or slows down does so for both.
         let (mut direct, mut proxied) = (0.0, 0.0);
@@ -40,23 +46,34 @@ fn main() {
             direct += rate(origin, None, size, time / 3);
             proxied += rate(origin, Some(proxy), size, time / 3);
         }
-        println!("{name:<12}{:>14.0}{:>14.0}{:>10.2}", direct / 3.0, proxied / 3.0, proxied / direct);
+        println!(
+            "{name:<12}{:>14.0}{:>14.0}{:>10.2}",
+            direct / 3.0,
+            proxied / 3.0,
+            proxied / direct
+        );
     }
 }
 
 fn proxy() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
-        let mut settings =
-            Settings { listen: vec![Listener::for_all(([127, 0, 0, 1], 0).into())], ..Settings::default() };
+        let mut settings = Settings {
+            listen: vec![Listener::for_all(([127, 0, 0, 1], 0).into())],
+            ..Settings::default()
+        };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
         settings.logs.decisions = LogTarget::Nowhere;
         settings.egress.allow_loopback = true;
         settings.egress.ports = [1..=65535].into_iter().collect();
         settings.workers = Workers::Count(1);
-        let policy =
-            compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml").expect("a policy").policy;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let policy = compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml")
+            .expect("a policy")
+            .policy;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(async {
             let server = Server::start(&settings, policy).expect("a server");
             sender.send(server.proxy[0]).expect("the bench waits");

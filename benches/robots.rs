@@ -8,9 +8,11 @@ use crawlgate::robots::{Access, MAX_BYTES, Parsed};
 use divan::{Bencher, black_box};
 
 fn main() {
-    for (name, file) in
-        [("ten_megabytes", ten_megabytes()), ("many_stars", many_stars()), ("many_rules", many_rules())]
-    {
+    for (name, file) in [
+        ("ten_megabytes", ten_megabytes()),
+        ("many_stars", many_stars()),
+        ("many_rules", many_rules()),
+    ] {
         let bytes = Parsed::new(file.as_bytes()).bytes();
         println!(
             "{name}: {} bytes of text, {bytes} bytes of memory (cap of the text: {MAX_BYTES})",
@@ -39,12 +41,15 @@ fn many_stars() -> String {
 }
 
 fn many_rules() -> String {
-    (0..10_000).fold(HEAD.to_owned(), |text, n| text + &format!("Disallow: /*a{n}*b$\n"))
+    (0..10_000).fold(HEAD.to_owned(), |text, n| {
+        text + &format!("Disallow: /*a{n}*b$\n")
+    })
 }
 
 fn usual() -> String {
-    let rules: String =
-        (0..40).map(|n| format!("Disallow: /folder{n}/\nAllow: /folder{n}/*.html$\n")).collect();
+    let rules: String = (0..40)
+        .map(|n| format!("Disallow: /folder{n}/\nAllow: /folder{n}/*.html$\n"))
+        .collect();
     format!(
         "User-agent: other\nDisallow: /\n\nUser-agent: *\n{rules}Crawl-delay: 2\nSitemap: http://h.example/s.xml\n"
     )
@@ -89,7 +94,14 @@ fn ask_a_usual_file(bencher: Bencher<'_, '_>, path: &str) {
 #[divan::bench]
 fn ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
     let parsed = Parsed::new(many_rules().as_bytes());
-    bencher.bench(|| parsed.ruling("news-bot", black_box("/folder/products/chair.html?sort=name")).access);
+    bencher.bench(|| {
+        parsed
+            .ruling(
+                "news-bot",
+                black_box("/folder/products/chair.html?sort=name"),
+            )
+            .access
+    });
 }
 
 #[divan::bench]

@@ -29,18 +29,24 @@ const IDNA: &str = "http://www.bücher.example/folder/products/index.html?sort=n
 #[divan::bench(args = [PLAIN, PORT])]
 fn parse_by_scan(bencher: Bencher<'_, '_>, url: &str) {
     assert_eq!(UrlTarget::parse(url).expect("a valid URL").as_str(), url);
-    bencher.counter(BytesCount::of_str(url)).bench(|| UrlTarget::parse(black_box(url)));
+    bencher
+        .counter(BytesCount::of_str(url))
+        .bench(|| UrlTarget::parse(black_box(url)));
 }
 
 #[divan::bench(args = [CAPITAL, IDNA, ODD])]
 fn parse_with_a_change(bencher: Bencher<'_, '_>, url: &str) {
     assert_ne!(UrlTarget::parse(url).expect("a valid URL").as_str(), url);
-    bencher.counter(BytesCount::of_str(url)).bench(|| UrlTarget::parse(black_box(url)));
+    bencher
+        .counter(BytesCount::of_str(url))
+        .bench(|| UrlTarget::parse(black_box(url)));
 }
 
 #[divan::bench]
 fn parse_by_url(bencher: Bencher<'_, '_>) {
-    bencher.counter(BytesCount::of_str(PLAIN)).bench(|| UrlTarget::parse_by_url(black_box(PLAIN)));
+    bencher
+        .counter(BytesCount::of_str(PLAIN))
+        .bench(|| UrlTarget::parse_by_url(black_box(PLAIN)));
 }
 
 #[divan::bench]
@@ -72,8 +78,13 @@ fn views(bencher: Bencher<'_, '_>) {
     let target = UrlTarget::parse(PLAIN).expect("a valid URL");
     bencher.bench(|| {
         let target = black_box(&target);
-        let parts =
-            [target.host(), target.authority(), target.path(), target.query(), target.path_and_query()];
+        let parts = [
+            target.host(),
+            target.authority(),
+            target.path(),
+            target.query(),
+            target.path_and_query(),
+        ];
         (parts, target.ip(), target.port())
     });
 }

@@ -31,7 +31,11 @@ use load::{CLIENTS, Clients, POLICY};
 
 const SIZE: usize = 1 << 10;
 /// What the page asks with its rules open, and each how many seconds.
-const ASKED: [(&str, u32); 3] = [("/api/v1/status", 2), ("/api/v1/policy", 5), ("/api/v1/shadow", 5)];
+const ASKED: [(&str, u32); 3] = [
+    ("/api/v1/status", 2),
+    ("/api/v1/policy", 5),
+    ("/api/v1/shadow", 5),
+];
 const WARM_UP: Duration = Duration::from_millis(700);
 
 /// Name, `telemetry.metrics`, whether all requests are logged to a file, whether somebody looks.
@@ -58,18 +62,38 @@ enum Looked {
 
 fn main() {
     let given: BTreeMap<String, String> = std::env::args()
-        .filter_map(|argument| argument.split_once('=').map(|(key, value)| (key.into(), value.into())))
+        .filter_map(|argument| {
+            argument
+                .split_once('=')
+                .map(|(key, value)| (key.into(), value.into()))
+        })
         .collect();
-    let number = |key: &str, default: f64| given.get(key).map_or(default, |v| v.parse().expect("a number"));
+    let number = |key: &str, default: f64| {
+        given
+            .get(key)
+            .map_or(default, |v| v.parse().expect("a number"))
+    };
     let (rounds, seconds) = (number("rounds", 9.0) as usize, number("seconds", 3.0));
     let workers = number("workers", 1.0) as usize;
-    let binary = given.get("binary").map_or(env!("CARGO_BIN_EXE_crawlgate"), |path| path);
+    let binary = given
+        .get("binary")
+        .map_or(env!("CARGO_BIN_EXE_crawlgate"), |path| path);
     let only = given.get("only");
     let chosen = |name: &str| only.is_none_or(|only| only.split(',').any(|one| one == name));
-    let variants: Vec<_> = VARIANTS.into_iter().filter(|(name, ..)| chosen(name)).collect();
+    let variants: Vec<_> = VARIANTS
+        .into_iter()
+        .filter(|(name, ..)| chosen(name))
+        .collect();
 
-    let bench = Bench { binary: binary.into(), origin: load::origin(), workers, looked: Cell::default() };
-    println!("{rounds} rounds of {seconds} s, {CLIENTS} clients, {workers} worker(s), pages of {SIZE} B\n");
+    let bench = Bench {
+        binary: binary.into(),
+        origin: load::origin(),
+        workers,
+        looked: Cell::default(),
+    };
+    println!(
+        "{rounds} rounds of {seconds} s, {CLIENTS} clients, {workers} worker(s), pages of {SIZE} B\n"
+    );
     let mut costs = vec![Vec::with_capacity(rounds); variants.len()];
     let mut said = String::new();
     for round in 0..rounds {
@@ -81,13 +105,26 @@ fn main() {
             said = lines.unwrap_or(said);
         }
     }
-    println!("{:<10}{:>14}{:>16}{:>22}", "", "µs a request", "against bare", "middle half");
+    println!(
+        "{:<10}{:>14}{:>16}{:>22}",
+        "", "µs a request", "against bare", "middle half"
+    );
     for ((name, ..), own) in variants.iter().zip(&costs) {
-        let ratios = own.iter().zip(&costs[0]).map(|(own, bare)| own / bare).collect();
+        let ratios = own
+            .iter()
+            .zip(&costs[0])
+            .map(|(own, bare)| own / bare)
+            .collect();
         let [low, middle, high] = quartiles(ratios);
-        let (percent, range) = (100.0 * (middle - 1.0), (100.0 * (low - 1.0), 100.0 * (high - 1.0)));
+        let (percent, range) = (
+            100.0 * (middle - 1.0),
+            (100.0 * (low - 1.0), 100.0 * (high - 1.0)),
+        );
         let range = format!("{:+.1} % to {:+.1} %", range.0, range.1);
-        println!("{name:<10}{:>14.2}{percent:>+14.1} %{range:>22}", quartiles(own.clone())[1]);
+        println!(
+            "{name:<10}{:>14.2}{percent:>+14.1} %{range:>22}",
+            quartiles(own.clone())[1]
+        );
     }
     println!("{said}");
 }
@@ -117,7 +154,11 @@ impl Bench {
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("watched-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory");
-        let log = if logged == Logged::Everything { "decisions.jsonl" } else { "none" };
+        let log = if logged == Logged::Everything {
+            "decisions.jsonl"
+        } else {
+            "none"
+        };
         let config = format!(
             "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\nlogs: {{ decisions: {log} }}\n\
              egress: {{ allow_loopback: true, ports: [1-65535] }}\nruntime: {{ workers: {} }}\n\
@@ -130,14 +171,26 @@ impl Bench {
         let page = (looked == Looked::ByOne).then(|| Page::open(proxy.admin, self.looked.get()));
         let clients = Clients::start(self.origin, Some(proxy.address), SIZE);
         thread::sleep(WARM_UP);
-        let (used, done, seen) = (proxy.processor_time(), clients.done(), page.as_ref().map(Page::lines));
+        let (used, done, seen) = (
+            proxy.processor_time(),
+            clients.done(),
+            page.as_ref().map(Page::lines),
+        );
         thread::sleep(time);
         let (used, done) = (proxy.processor_time() - used, clients.done() - done);
-        self.looked.set(self.looked.get() + page.as_ref().map_or(Duration::ZERO, |_| time));
-        let said = page.as_ref().zip(seen).map(|(page, before)| page.said(page.lines() - before, done));
+        self.looked
+            .set(self.looked.get() + page.as_ref().map_or(Duration::ZERO, |_| time));
+        let said = page
+            .as_ref()
+            .zip(seen)
+            .map(|(page, before)| page.said(page.lines() - before, done));
         clients.stop();
         let lines = fs::read(directory.join("decisions.jsonl")).map_or(0, |text| text.len());
-        assert_eq!(lines > 0, logged == Logged::Everything, "{name}: the log is as it is meant");
+        assert_eq!(
+            lines > 0,
+            logged == Logged::Everything,
+            "{name}: the log is as it is meant"
+        );
         drop(proxy);
         if let Some(page) = page {
             page.close();
@@ -163,23 +216,44 @@ impl Proxy {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe"))
+            .lines()
+            .map_while(Result::ok);
         let mut listening = |what: &str| {
-            let line = lines.by_ref().find(|line| line.contains(what)).expect("it listens");
-            let address = line.split(what).nth(1).and_then(|rest| rest.split([' ', '/', ',']).next());
-            address.and_then(|text| text.parse().ok()).expect("an address")
+            let line = lines
+                .by_ref()
+                .find(|line| line.contains(what))
+                .expect("it listens");
+            let address = line
+                .split(what)
+                .nth(1)
+                .and_then(|rest| rest.split([' ', '/', ',']).next());
+            address
+                .and_then(|text| text.parse().ok())
+                .expect("an address")
         };
-        let (address, admin) = (listening("proxy listening on "), listening("admin listening on "));
+        let (address, admin) = (
+            listening("proxy listening on "),
+            listening("admin listening on "),
+        );
         thread::spawn(move || lines.for_each(drop));
-        Self { child, address, admin }
+        Self {
+            child,
+            address,
+            admin,
+        }
     }
 
     /// Of all its threads, also of those that ended.
     fn processor_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let behind_name = stat.rsplit_once(')').expect("a name").1;
-        let ticks: Vec<u64> =
-            behind_name.split(' ').skip(12).take(2).map(|n| n.parse().expect("ticks")).collect();
+        let ticks: Vec<u64> = behind_name
+            .split(' ')
+            .skip(12)
+            .take(2)
+            .map(|n| n.parse().expect("ticks"))
+            .collect();
         // USER_HZ is 100 on every Linux that Rust runs on.
         Duration::from_millis(ticks.iter().sum::<u64>() * 10)
     }
@@ -203,7 +277,11 @@ struct Page {
 impl Page {
     /// One that has been open for so long when the measured time begins.
     fn open(admin: SocketAddr, looked: Duration) -> Self {
-        let (lines, lost, over) = (Arc::default(), Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (lines, lost, over) = (
+            Arc::default(),
+            Arc::default(),
+            Arc::new(AtomicBool::new(false)),
+        );
         let follow = {
             let (lines, lost) = (Arc::clone(&lines), Arc::clone(&lost));
             thread::spawn(move || follow(admin, &lines, &lost))
@@ -212,7 +290,12 @@ impl Page {
             let over = Arc::clone(&over);
             thread::spawn(move || poll(admin, Instant::now() + WARM_UP, looked, &over))
         };
-        Self { lines, lost, over, threads: [follow, poll] }
+        Self {
+            lines,
+            lost,
+            over,
+            threads: [follow, poll],
+        }
     }
 
     fn lines(&self) -> u64 {
@@ -272,11 +355,18 @@ fn poll(admin: SocketAddr, begin: Instant, looked: Duration, over: &AtomicBool) 
             if over.load(Ordering::Relaxed) {
                 return;
             }
-            thread::sleep(Duration::from_millis(20).min(due.saturating_duration_since(Instant::now())));
+            thread::sleep(
+                Duration::from_millis(20).min(due.saturating_duration_since(Instant::now())),
+            );
         }
-        for (path, _) in ASKED.into_iter().filter(|(_, each)| second.is_multiple_of(*each)) {
+        for (path, _) in ASKED
+            .into_iter()
+            .filter(|(_, each)| second.is_multiple_of(*each))
+        {
             let mut answer = String::new();
-            let Some(mut stream) = ask(admin, path, "Connection: close\r\n") else { return };
+            let Some(mut stream) = ask(admin, path, "Connection: close\r\n") else {
+                return;
+            };
             if stream.read_to_string(&mut answer).is_ok() && !answer.is_empty() {
                 let status = answer.lines().next().unwrap_or_default();
                 assert!(status.contains(" 200 "), "{path}: {status}");

@@ -105,7 +105,19 @@ impl Admin {
         let process = Process::nameless(Clock::system());
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let (authorities, live, hosts, ledger) = (None, None, None, None);
-        Self { guard, metrics, readiness, policy, stops, process, authorities, live, hosts, ledger, places }
+        Self {
+            guard,
+            metrics,
+            readiness,
+            policy,
+            stops,
+            process,
+            authorities,
+            live,
+            hosts,
+            ledger,
+            places,
+        }
     }
 
     /// Says of which process all this is.
@@ -115,22 +127,34 @@ impl Admin {
 
     /// Shows these certificates (PEM) to clients that shall trust them.
     pub fn authorities(self, pem: String) -> Self {
-        Self { authorities: Some(pem), ..self }
+        Self {
+            authorities: Some(pem),
+            ..self
+        }
     }
 
     /// Shows decisions as they come.
     pub fn live(self, live: LiveApi) -> Self {
-        Self { live: Some(live), ..self }
+        Self {
+            live: Some(live),
+            ..self
+        }
     }
 
     /// Shows the hosts that are tracked.
     pub fn hosts(self, hosts: HostsApi) -> Self {
-        Self { hosts: Some(hosts), ..self }
+        Self {
+            hosts: Some(hosts),
+            ..self
+        }
     }
 
     /// Shows the URLs that are remembered.
     pub fn ledger(self, ledger: LedgerApi) -> Self {
-        Self { ledger: Some(ledger), ..self }
+        Self {
+            ledger: Some(ledger),
+            ..self
+        }
     }
 
     /// Its connections, to be waited for behind its end.
@@ -184,7 +208,9 @@ async fn accept(
 }
 
 async fn connection(admin: Arc<Admin>, stream: TcpStream, place: OwnedSemaphorePermit) {
-    let Ok(local) = stream.local_addr() else { return };
+    let Ok(local) = stream.local_addr() else {
+        return;
+    };
     let stream_over = Slot::default();
     let service = service_fn(|request| {
         let (admin, stream_over) = (Arc::clone(&admin), &stream_over);
@@ -202,7 +228,9 @@ async fn connection(admin: Arc<Admin>, stream: TcpStream, place: OwnedSemaphoreP
         .serve_connection(TokioIo::new(stream), service);
     // A client's mistake or its leaving is its own affair.
     let mut served = std::pin::pin!(served);
-    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut served).await.is_ok();
+    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut served)
+        .await
+        .is_ok();
     if let (false, Some(over)) = (in_time, stream_over.take()) {
         tokio::select! {
             _ = &mut served => {}

@@ -95,5 +95,9 @@ fn show_targets(args: &TargetArgs) -> Exit {
 fn usage(asked: &clap::Error) -> Exit {
     // Nothing is left to do when even this cannot be written.
     let _ = asked.print();
-    if asked.use_stderr() { Exit::Invalid } else { Exit::Success }
+    if asked.use_stderr() {
+        Exit::Invalid
+    } else {
+        Exit::Success
+    }
 }

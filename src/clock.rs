@@ -78,9 +78,16 @@ impl Manual {
     }
 
     fn wall(&self) -> Duration {
-        let (there, jumped) = (MANUAL_WALL + self.moved(), self.wall_jumped_s.load(Ordering::Acquire));
+        let (there, jumped) = (
+            MANUAL_WALL + self.moved(),
+            self.wall_jumped_s.load(Ordering::Acquire),
+        );
         let by = Duration::from_secs(jumped.unsigned_abs());
-        if jumped < 0 { there.saturating_sub(by) } else { there.saturating_add(by) }
+        if jumped < 0 {
+            there.saturating_sub(by)
+        } else {
+            there.saturating_add(by)
+        }
     }
 }
 
@@ -96,7 +103,10 @@ pub struct Lapse {
 impl Lapse {
     /// From one reading to another; nothing if they are out of order.
     pub fn between(began: Instant, ended: Instant) -> Self {
-        Self { began, took: ended.saturating_duration_since(began) }
+        Self {
+            began,
+            took: ended.saturating_duration_since(began),
+        }
     }
 
     /// When it was over.
@@ -137,16 +147,20 @@ impl fmt::Display for Rfc3339 {
 impl Rfc3339 {
     /// The text in place, all of it ASCII: one is written for each line of the log. Years have four digits.
     pub fn text(self) -> [u8; 24] {
-        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = self
+            .0
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
         let (year, month, day) = civil(days);
         let [y1, y2, y3, y4] = digits(year);
         let ([.., m1, m2], [.., d1, d2]) = (digits(month), digits(day));
         let ([.., h1, h2], [.., n1, n2]) = (digits(second / 3_600), digits(second / 60 % 60));
-        let ([.., s1, s2], [_, l1, l2, l3]) = (digits(second % 60), digits(since.subsec_millis().into()));
+        let ([.., s1, s2], [_, l1, l2, l3]) =
+            (digits(second % 60), digits(since.subsec_millis().into()));
         [
-            y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2, b'.', l1,
-            l2, l3, b'Z',
+            y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2,
+            b'.', l1, l2, l3, b'Z',
         ]
     }
 }
@@ -158,7 +172,9 @@ fn digits(number: u64) -> [u8; 4] {
 
 /// The year of a wall time, in UTC; of times before 1970 that year.
 pub fn year(wall: SystemTime) -> u16 {
-    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = wall
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u16::try_from(civil(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
 }
 
@@ -169,11 +185,16 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let from_0000_03_01 = days + 719_468;
     let era = from_0000_03_01 / 146_097;
     let day_of_era = from_0000_03_01 % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
 }
@@ -190,16 +211,25 @@ mod tests {
         assert_eq!(other.now(), now);
         hand.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
-        assert_eq!(other.wall().duration_since(wall).unwrap(), Duration::from_millis(1_500));
+        assert_eq!(
+            other.wall().duration_since(wall).unwrap(),
+            Duration::from_millis(1_500)
+        );
         hand.jump(-3_600);
-        assert_eq!(wall.duration_since(other.wall()).unwrap(), Duration::from_millis(3_598_500));
+        assert_eq!(
+            wall.duration_since(other.wall()).unwrap(),
+            Duration::from_millis(3_598_500)
+        );
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
     }
 
     #[test]
     fn a_year_begins_at_midnight() {
         let at = |secs| year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
-        assert_eq!((at(0), at(1_767_225_599), at(1_767_225_600)), (1970, 2025, 2026));
+        assert_eq!(
+            (at(0), at(1_767_225_599), at(1_767_225_600)),
+            (1970, 2025, 2026)
+        );
     }
 
     #[test]
@@ -212,7 +242,8 @@ mod tests {
             (1_767_225_599, 0, "2025-12-31T23:59:59.000Z"),
             (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
         ] {
-            let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_millis(ms);
+            let wall =
+                SystemTime::UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_millis(ms);
             assert_eq!(Rfc3339(wall).to_string(), text);
         }
         assert_eq!(

@@ -50,14 +50,27 @@ pub struct Feed {
 impl Feed {
     /// Goes on where it was when it last ended. Must be called inside a tokio runtime.
     pub fn start(settings: FeedSettings, ledger: &Ledger, metrics: &Metrics) -> Self {
-        let file = settings.file.map(|path| (FeedOut::File, Outlet::File(Lines::at(path))));
+        let file = settings
+            .file
+            .map(|path| (FeedOut::File, Outlet::File(Lines::at(path))));
         let webhook = settings.webhook.map(|(endpoint, dead)| {
-            (FeedOut::Webhook, Outlet::Webhook(Box::new(Webhook::new(endpoint)), Lines::at(dead)))
+            (
+                FeedOut::Webhook,
+                Outlet::Webhook(Box::new(Webhook::new(endpoint)), Lines::at(dead)),
+            )
         });
         let (stop, stopped) = watch::channel(());
         let start = |(out, outlet)| {
             let reader = Reader::new(ledger.clone(), out);
-            tokio::spawn(run(reader, Sink { out, outlet, metrics: metrics.clone() }, stopped.clone()))
+            tokio::spawn(run(
+                reader,
+                Sink {
+                    out,
+                    outlet,
+                    metrics: metrics.clone(),
+                },
+                stopped.clone(),
+            ))
         };
         let tasks = file.into_iter().chain(webhook).map(start).collect();
         Self { stop, tasks }
@@ -110,7 +123,12 @@ struct Reader {
 impl Reader {
     fn new(ledger: Ledger, out: FeedOut) -> Self {
         let cursor = cursor(&ledger, out);
-        Self { told: ledger.told(), ledger, out, cursor }
+        Self {
+            told: ledger.told(),
+            ledger,
+            out,
+            cursor,
+        }
     }
 
     /// The next events, once there are some.
@@ -140,15 +158,19 @@ impl Reader {
     }
 
     fn passed(&mut self, batch: &Batch, sink: &Sink) {
-        let Some((last, _)) = batch.last() else { return };
+        let Some((last, _)) = batch.last() else {
+            return;
+        };
         self.cursor = *last;
-        self.ledger.keep(name(self.out), last.0.to_be_bytes().to_vec());
+        self.ledger
+            .keep(name(self.out), last.0.to_be_bytes().to_vec());
         self.show(sink);
     }
 
     /// Shows how many are still to go.
     fn show(&self, sink: &Sink) {
-        sink.metrics.feed_behind(self.out, self.told.borrow().saturating_sub(self.cursor.0));
+        sink.metrics
+            .feed_behind(self.out, self.told.borrow().saturating_sub(self.cursor.0));
     }
 }
 
@@ -159,7 +181,9 @@ pub fn delivered(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) ->
 }
 
 fn cursor(ledger: &Ledger, out: FeedOut) -> Cursor {
-    let kept = ledger.kept(name(out)).and_then(|bytes| bytes.try_into().ok());
+    let kept = ledger
+        .kept(name(out))
+        .and_then(|bytes| bytes.try_into().ok());
     Cursor(kept.map_or(0, u64::from_be_bytes))
 }
 
@@ -179,7 +203,9 @@ mod tests {
 
     #[test]
     fn what_the_slowest_outlet_in_use_has_is_delivered() {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         let both = [FeedOut::File, FeedOut::Webhook];
         ledger.keep(name(FeedOut::Webhook), 5_u64.to_be_bytes().to_vec());
         assert_eq!(delivered(&ledger, both), Cursor(0));

@@ -49,9 +49,19 @@ mod tests {
     #[test]
     fn a_burst_is_over_once() {
         let mut burst = Burst::default();
-        let told: Vec<bool> =
-            [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0].map(|n| burst.is_over(n)).into();
-        assert_eq!(told, [false, false, false, false, false, true, false, false, true, false, true, false]);
-        assert!(![63, 0, 63, 0].map(|n| Burst::default().is_over(n)).contains(&true));
+        let told: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
+            .map(|n| burst.is_over(n))
+            .into();
+        assert_eq!(
+            told,
+            [
+                false, false, false, false, false, true, false, false, true, false, true, false
+            ]
+        );
+        assert!(
+            ![63, 0, 63, 0]
+                .map(|n| Burst::default().is_over(n))
+                .contains(&true)
+        );
     }
 }

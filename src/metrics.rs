@@ -133,8 +133,17 @@ impl Metrics {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with(counting: Counting, crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Families::register(counting, crawlers, ranges, Registry::new())?)))
+    pub fn with(
+        counting: Counting,
+        crawlers: &[Crawler],
+        ranges: &[&'static str],
+    ) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Families::register(
+            counting,
+            crawlers,
+            ranges,
+            Registry::new(),
+        )?)))
     }
 
     /// Everything in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
@@ -142,7 +151,11 @@ impl Metrics {
         self.0.policy.sweep();
         let mut families = self.0.registry.gather();
         if self.0.counting == Counting::Nothing {
-            families.retain(|family| names::ALWAYS.iter().any(|always| always.name == family.name()));
+            families.retain(|family| {
+                names::ALWAYS
+                    .iter()
+                    .any(|always| always.name == family.name())
+            });
         }
         let mut text = String::with_capacity(64 << 10);
         // Families without series are left out by `gather`; the text is written as far as it is valid.
@@ -153,8 +166,14 @@ impl Metrics {
 
     /// A crawler's place; names that are not configured are anonymous.
     pub fn crawler(&self, name: &str) -> CrawlerIndex {
-        let place = self.0.crawlers.iter().position(|series| series.crawler.as_str() == name);
-        place.and_then(|place| u16::try_from(place).ok()).map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
+        let place = self
+            .0
+            .crawlers
+            .iter()
+            .position(|series| series.crawler.as_str() == name);
+        place
+            .and_then(|place| u16::try_from(place).ok())
+            .map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
     }
 
     /// Counts a client connection as open for as long as the value lives.
@@ -169,52 +188,84 @@ impl Metrics {
 
     /// Counts a CONNECT by what was decided of it.
     pub fn tunnel_decided(&self, verdict: TunnelVerdict) {
-        bump(self.counted().and_then(|families| families.tunnel_verdicts.get(verdict as usize)));
+        bump(
+            self.counted()
+                .and_then(|families| families.tunnel_verdicts.get(verdict as usize)),
+        );
     }
 
     /// Counts a body that was looked at before it was sent on.
     pub fn document(&self, outcome: DocumentRead) {
-        bump(self.counted().and_then(|families| families.documents.get(outcome as usize)));
+        bump(
+            self.counted()
+                .and_then(|families| families.documents.get(outcome as usize)),
+        );
     }
 
     /// Counts a tunnel by what its ClientHello says.
     pub fn sni_checked(&self, check: SniCheck) {
-        bump(self.counted().and_then(|families| families.sni_checks.get(check as usize)));
+        bump(
+            self.counted()
+                .and_then(|families| families.sni_checks.get(check as usize)),
+        );
     }
 
     /// Counts a head that was refused before it became a request.
     pub fn head_rejected(&self, reason: Reason) {
-        let Some(families) = self.counted() else { return };
-        bump(families.head_rejections.at(reason.index(), || [reason.as_str()]));
+        let Some(families) = self.counted() else {
+            return;
+        };
+        bump(
+            families
+                .head_rejections
+                .at(reason.index(), || [reason.as_str()]),
+        );
     }
 
     /// Counts a connection that was closed because it speaks another protocol.
     pub fn foreign_bytes(&self, kind: ForeignBytes) {
-        bump(self.counted().and_then(|families| families.foreign_bytes.get(kind as usize)));
+        bump(
+            self.counted()
+                .and_then(|families| families.foreign_bytes.get(kind as usize)),
+        );
     }
 
     /// Counts an address that was not dialled; a range that is not one of those given to [`Self::new`] is `other`.
     pub fn address_refused(&self, range: &str) {
-        let Some(Families { addresses_refused: counters, .. }) = self.counted() else { return };
+        let Some(Families {
+            addresses_refused: counters,
+            ..
+        }) = self.counted()
+        else {
+            return;
+        };
         let known = counters.iter().find(|(name, _)| *name == range);
         bump(known.or(counters.last()).map(|(_, counter)| counter));
     }
 
     /// A request begins to wait for its turn.
     pub fn hold_begins(&self) {
-        self.counted().iter().for_each(|families| families.hold.held.inc());
+        self.counted()
+            .iter()
+            .for_each(|families| families.hold.held.inc());
     }
 
     /// It does not wait any more.
     pub fn hold_ends(&self) {
-        self.counted().iter().for_each(|families| families.hold.held.dec());
+        self.counted()
+            .iter()
+            .for_each(|families| families.hold.held.dec());
     }
 
     /// Its client has left meanwhile.
     pub fn left_while_held(&self, crawler: &Crawler) {
         let place = self.crawler(crawler.as_str());
         let families = self.counted();
-        bump(families.and_then(|f| f.crawler(place)).map(|series| &series.held_disconnects));
+        bump(
+            families
+                .and_then(|f| f.crawler(place))
+                .map(|series| &series.held_disconnects),
+        );
     }
 
     /// A request goes sooner than its host's robots.txt asks, by the policy's cap.
@@ -225,15 +276,21 @@ impl Metrics {
     /// So many stops are in force.
     pub fn stops(&self, count: usize) {
         let families = self.counted();
-        families.iter().for_each(|f| f.hold.stops.set(i64::try_from(count).unwrap_or(i64::MAX)));
+        families
+            .iter()
+            .for_each(|f| f.hold.stops.set(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
     /// What the store remembers: hosts, those of them that rest, slots that are taken.
     pub fn hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
-        let Some(Families { hold, .. }) = self.counted() else { return };
-        for (gauge, count) in
-            [(&hold.tracked, tracked), (&hold.backing_off, backing_off), (&hold.leases, leases)]
-        {
+        let Some(Families { hold, .. }) = self.counted() else {
+            return;
+        };
+        for (gauge, count) in [
+            (&hold.tracked, tracked),
+            (&hold.backing_off, backing_off),
+            (&hold.leases, leases),
+        ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
@@ -250,13 +307,19 @@ impl Metrics {
 
     /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
     pub fn robots_fetched(&self, ending: usize) {
-        bump(self.counted().and_then(|families| families.robots_fetches.get(ending)));
+        bump(
+            self.counted()
+                .and_then(|families| families.robots_fetches.get(ending)),
+        );
     }
 
     /// So many hosts' robots.txt are remembered.
     pub fn robots_remembered(&self, hosts: u64) {
         let families = self.counted();
-        families.iter().for_each(|f| f.robots_cache_entries.set(i64::try_from(hosts).unwrap_or(i64::MAX)));
+        families.iter().for_each(|f| {
+            f.robots_cache_entries
+                .set(i64::try_from(hosts).unwrap_or(i64::MAX))
+        });
     }
 
     /// Counts spans that a collector has taken.
@@ -345,7 +408,9 @@ impl Families {
     ) -> Result<Self, Error> {
         let new = &Registrar(&registry);
         let build = new.gauges(&names::BUILD_INFO)?;
-        build.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?.set(1);
+        build
+            .get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?
+            .set(1);
         let durations = new.histograms(&names::REQUEST_DURATION)?;
         Ok(Self {
             crawlers: crawler_series(new, crawlers)?,
@@ -362,9 +427,14 @@ impl Families {
             bytes: ByteCounters::register(new)?,
             connections: new.gauge(&names::CONNECTIONS)?,
             tunnels: new.gauge(&names::TUNNELS)?,
-            tunnel_verdicts: new
-                .closed(&names::TUNNEL_VERDICTS, &TunnelVerdict::ALL.map(TunnelVerdict::as_str))?,
-            documents: new.closed(&names::DOCUMENTS, &DocumentRead::ALL.map(DocumentRead::as_str))?,
+            tunnel_verdicts: new.closed(
+                &names::TUNNEL_VERDICTS,
+                &TunnelVerdict::ALL.map(TunnelVerdict::as_str),
+            )?,
+            documents: new.closed(
+                &names::DOCUMENTS,
+                &DocumentRead::ALL.map(DocumentRead::as_str),
+            )?,
             sni_checks: new.closed(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
             hold: Hold::register(new)?,
@@ -373,10 +443,16 @@ impl Families {
             robots_fetches: new.closed(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
             robots_cache_entries: new.gauge(&names::ROBOTS_CACHE_ENTRIES)?,
             head_rejections: head_rejections(new)?,
-            foreign_bytes: new.closed(&names::FOREIGN_BYTES, &ForeignBytes::ALL.map(ForeignBytes::as_str))?,
+            foreign_bytes: new.closed(
+                &names::FOREIGN_BYTES,
+                &ForeignBytes::ALL.map(ForeignBytes::as_str),
+            )?,
             log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
             spans_exported: new.counter(&names::TRACE_SPANS_EXPORTED)?,
-            spans_lost: new.closed(&names::TRACE_SPANS_DROPPED, &SpansLost::ALL.map(SpansLost::as_str))?,
+            spans_lost: new.closed(
+                &names::TRACE_SPANS_DROPPED,
+                &SpansLost::ALL.map(SpansLost::as_str),
+            )?,
             panics: new.counter(&names::PANICS)?,
             tls: TlsFamilies::register(new)?,
             feed: FeedFamilies::register(new)?,
@@ -392,13 +468,18 @@ impl Families {
     }
 }
 
-fn crawler_series(new: &Registrar<'_>, crawlers: &[Crawler]) -> Result<Box<[CrawlerSeries]>, Error> {
+fn crawler_series(
+    new: &Registrar<'_>,
+    crawlers: &[Crawler],
+) -> Result<Box<[CrawlerSeries]>, Error> {
     let decisions = new.counters(&names::DECISIONS)?;
     let requests = new.counters(&names::REQUESTS)?;
     let repeats = new.counters(&names::REPEAT_REJECTIONS)?;
     let left = new.counters(&names::HELD_DISCONNECTS)?;
     let tls_failures = new.counters(&names::CLIENT_TLS_FAILURES)?;
-    let all = [Crawler::anonymous()].into_iter().chain(crawlers.iter().cloned());
+    let all = [Crawler::anonymous()]
+        .into_iter()
+        .chain(crawlers.iter().cloned());
     let series = all.map(|crawler| {
         Ok(CrawlerSeries {
             decisions: Places::new(&decisions, labels::DECISION_SLOTS),
@@ -419,7 +500,9 @@ fn upstream_responses(new: &Registrar<'_>) -> Result<Box<[IntCounter]>, Error> {
     let pairs = labels::CODE_CLASSES
         .into_iter()
         .flat_map(|class| ContentFamily::ALL.map(|family| [class, family.as_str()]));
-    pairs.map(|pair| counters.get_metric_with_label_values(&pair)).collect()
+    pairs
+        .map(|pair| counters.get_metric_with_label_values(&pair))
+        .collect()
 }
 
 fn addresses_refused(
@@ -456,17 +539,24 @@ impl CrawlerSeries {
         verdict: labels::Verdict,
         reason: Option<Reason>,
     ) -> Option<&IntCounter> {
-        self.decisions.at(labels::decision_slot(stage, verdict, reason), || {
-            [stage.as_str(), verdict.as_str(), labels::reason_label(reason), self.crawler.as_str()]
-        })
+        self.decisions
+            .at(labels::decision_slot(stage, verdict, reason), || {
+                [
+                    stage.as_str(),
+                    verdict.as_str(),
+                    labels::reason_label(reason),
+                    self.crawler.as_str(),
+                ]
+            })
     }
 
     fn request(&self, method: usize, status: Option<u16>, source: Source) -> Option<&IntCounter> {
         let code = labels::code_slot(status);
-        self.requests.at(labels::request_slot(method, code, source), || {
-            let (method, code) = labels::request_labels(method, code);
-            [self.crawler.as_str(), method, code, source.as_str()]
-        })
+        self.requests
+            .at(labels::request_slot(method, code, source), || {
+                let (method, code) = labels::request_labels(method, code);
+                [self.crawler.as_str(), method, code, source.as_str()]
+            })
     }
 }
 

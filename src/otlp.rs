@@ -90,8 +90,9 @@ async fn gather(traces: &mut Traces, batch: &mut Batch) -> More {
     if batch.is_empty() && traces.recv_many(batch, BATCH).await == 0 {
         return More::No;
     }
-    let others =
-        async { while batch.len() < BATCH && traces.recv_many(batch, BATCH - batch.len()).await > 0 {} };
+    let others = async {
+        while batch.len() < BATCH && traces.recv_many(batch, BATCH - batch.len()).await > 0 {}
+    };
     let _ = timeout(LINGER, others).await;
     More::Yes
 }

@@ -90,7 +90,9 @@ impl Endpoint {
         timeout: Duration,
         tls: Option<Arc<ClientConfig>>,
     ) -> Result<Self, String> {
-        let uri = path.parse().map_err(|_| "its path cannot be asked for".to_owned())?;
+        let uri = path
+            .parse()
+            .map_err(|_| "its path cannot be asked for".to_owned())?;
         let named = HeaderValue::from_str(url.authority()).map_err(|error| error.to_string())?;
         let mut headers = HeaderMap::new();
         headers.insert(HOST, named);
@@ -107,7 +109,15 @@ impl Endpoint {
                 Some((TlsConnector::from(config), name))
             }
         };
-        Ok(Self { base: url.base().to_owned(), host, port: url.port(), uri, headers, timeout, tls })
+        Ok(Self {
+            base: url.base().to_owned(),
+            host,
+            port: url.port(),
+            uri,
+            headers,
+            timeout,
+            tls,
+        })
     }
 
     /// Posts a body, with these fields besides.
@@ -129,12 +139,18 @@ impl Endpoint {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(words)?;
+        let tcp = TcpStream::connect((self.host.as_str(), self.port))
+            .await
+            .map_err(words)?;
         let _ = tcp.set_nodelay(true);
         match &self.tls {
             None => ask(tcp, request).await,
             Some((connector, name)) => {
-                ask(connector.connect(name.clone(), tcp).await.map_err(words)?, request).await
+                ask(
+                    connector.connect(name.clone(), tcp).await.map_err(words)?,
+                    request,
+                )
+                .await
             }
         }
     }
@@ -144,7 +160,9 @@ async fn ask<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, Stri
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(words)?;
     let answering = async { Ok(read(sender.send_request(request).await.map_err(words)?).await) };
     tokio::select! {
         biased;
@@ -165,15 +183,32 @@ async fn ended<C: Future<Output = hyper::Result<()>>>(connection: C) -> String {
 async fn read(response: Response<Incoming>) -> Answer {
     let (status, retry_after) = (response.status(), retry_after(response.headers()));
     if !status.is_success() {
-        return Answer { status, retry_after, body: None };
+        return Answer {
+            status,
+            retry_after,
+            body: None,
+        };
     }
     let body = Limited::new(response.into_body(), ANSWER).collect();
-    let body = tokio::time::timeout(ANSWER_TIME, body).await.ok().and_then(Result::ok);
-    Answer { status, retry_after, body: body.map(http_body_util::Collected::to_bytes) }
+    let body = tokio::time::timeout(ANSWER_TIME, body)
+        .await
+        .ok()
+        .and_then(Result::ok);
+    Answer {
+        status,
+        retry_after,
+        body: body.map(http_body_util::Collected::to_bytes),
+    }
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds: u64 = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }
 
@@ -183,5 +218,7 @@ fn words(error: impl std::error::Error) -> String {
 
 /// An address of IPv6 stands in brackets in a URL alone.
 fn unbracketed(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host)
 }

@@ -149,7 +149,13 @@ impl Store {
 
     /// The head of the origin's answer is here, and is not only good: what the host learns from it, whether it is the one
     /// that ends a rest, and how long it took. A request of which this was told is given up as [`Outcome::Abandoned`].
-    pub fn hear(&self, lease: &Lease, answer: Answer, challenge: Challenge, now: Instant) -> Suspicion {
+    pub fn hear(
+        &self,
+        lease: &Lease,
+        answer: Answer,
+        challenge: Challenge,
+        now: Instant,
+    ) -> Suspicion {
         match self {
             Self::Embedded(_) => lease.hear(answer, challenge, now),
         }

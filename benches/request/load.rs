@@ -47,8 +47,11 @@ fn serve(mut socket: TcpStream) {
             continue;
         }
         let head = String::from_utf8_lossy(&buffer[..filled]);
-        let size: usize =
-            head.split(' ').nth(1).and_then(|p| p.rsplit('/').next()?.parse().ok()).unwrap_or(0);
+        let size: usize = head
+            .split(' ')
+            .nth(1)
+            .and_then(|p| p.rsplit('/').next()?.parse().ok())
+            .unwrap_or(0);
         let mut answer =
             format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {size}\r\n\r\n")
                 .into_bytes();
@@ -70,13 +73,20 @@ pub(crate) struct Clients {
 impl Clients {
     /// Begins to ask: the origin itself, or through a proxy.
     pub(crate) fn start(origin: SocketAddr, proxy: Option<SocketAddr>, size: usize) -> Self {
-        let (done, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (done, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let start = |_| {
             let (done, stop) = (Arc::clone(&done), Arc::clone(&stop));
             thread::spawn(move || client(origin, proxy, size, &done, &stop))
         };
         let threads = (0..CLIENTS).map(start).collect();
-        Self { done, stop, threads }
+        Self {
+            done,
+            stop,
+            threads,
+        }
     }
 
     /// Answers so far.
@@ -93,14 +103,26 @@ impl Clients {
     }
 }
 
-fn client(origin: SocketAddr, proxy: Option<SocketAddr>, size: usize, done: &AtomicU64, stop: &AtomicBool) {
+fn client(
+    origin: SocketAddr,
+    proxy: Option<SocketAddr>,
+    size: usize,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+) {
     let mut socket = TcpStream::connect(proxy.unwrap_or(origin)).expect("a connection");
     let _ = socket.set_nodelay(true);
-    let target = if proxy.is_some() { format!("http://{origin}/{size}") } else { format!("/{size}") };
+    let target = if proxy.is_some() {
+        format!("http://{origin}/{size}")
+    } else {
+        format!("/{size}")
+    };
     let request = format!("GET {target} HTTP/1.1\r\nHost: {origin}\r\nAccept: */*\r\n\r\n");
     let mut buffer = vec![0; 256 << 10];
     while !stop.load(Ordering::Relaxed) {
-        socket.write_all(request.as_bytes()).expect("the request is taken");
+        socket
+            .write_all(request.as_bytes())
+            .expect("the request is taken");
         let (mut head, mut body) = (Vec::new(), None);
         loop {
             let read = socket.read(&mut buffer).expect("an answer");
@@ -109,8 +131,14 @@ fn client(origin: SocketAddr, proxy: Option<SocketAddr>, size: usize, done: &Ato
                 Some(so_far) => so_far + read,
                 None => {
                     head.extend_from_slice(&buffer[..read]);
-                    let Some(end) = head.windows(4).position(|w| w == b"\r\n\r\n") else { continue };
-                    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head[..end]));
+                    let Some(end) = head.windows(4).position(|w| w == b"\r\n\r\n") else {
+                        continue;
+                    };
+                    assert!(
+                        head.starts_with(b"HTTP/1.1 200"),
+                        "{}",
+                        String::from_utf8_lossy(&head[..end])
+                    );
                     head.len() - end - 4
                 }
             };

@@ -35,7 +35,10 @@ impl PolicyApi {
     /// `unchanged`, or 422 with the problems. `shadow` is the same for the shadow policy, if there is one.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
         let Some(attempt) = self.reloads.reload(Trigger::Api).await else {
-            return problem(StatusCode::SERVICE_UNAVAILABLE, "the proxy is shutting down");
+            return problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the proxy is shutting down",
+            );
         };
         let snapshot = self.in_force.load();
         let mut document = json!({
@@ -54,18 +57,25 @@ impl PolicyApi {
         }
         let status = match &attempt.outcome {
             Outcome::Loaded { before, warnings } => {
-                page::extend(&mut document, &json!({ "before": before, "problems": listed(warnings) }));
+                page::extend(
+                    &mut document,
+                    &json!({ "before": before, "problems": listed(warnings) }),
+                );
                 StatusCode::OK
             }
             Outcome::Unchanged => StatusCode::OK,
             Outcome::NothingToRead => {
-                let detail = "no file stands behind this policy; name one in policy.path and restart";
+                let detail =
+                    "no file stands behind this policy; name one in policy.path and restart";
                 page::extend(&mut document, &json!({ "detail": detail }));
                 StatusCode::OK
             }
             Outcome::Refused(problems) => {
                 let detail = "the policy was not loaded; the one in force stays";
-                page::extend(&mut document, &json!({ "detail": detail, "problems": listed(problems) }));
+                page::extend(
+                    &mut document,
+                    &json!({ "detail": detail, "problems": listed(problems) }),
+                );
                 return page::problem_with(StatusCode::UNPROCESSABLE_ENTITY, &document);
             }
         };

@@ -33,7 +33,9 @@ impl Mistake {
                 problem_with(StatusCode::PAYLOAD_TOO_LARGE, &json!({ "detail": detail }))
             }
             Self::Broken => problem(StatusCode::BAD_REQUEST, "the body ended before its end"),
-            Self::Words(detail) => problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": detail })),
+            Self::Words(detail) => {
+                problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": detail }))
+            }
         }
     }
 }

@@ -33,11 +33,17 @@ impl PolicyApi {
     pub(super) async fn show_diff(&self) -> Response<Full<Bytes>> {
         let snapshot = self.in_force.load();
         if snapshot.written.before.is_none() {
-            return problem(StatusCode::NOT_FOUND, "no other policy has been in force since the start");
+            return problem(
+                StatusCode::NOT_FOUND,
+                "no other policy has been in force since the start",
+            );
         }
         let compare = move || {
             let written = &snapshot.written;
-            written.before.as_ref().map(|before| document(before, &snapshot.policy, written))
+            written
+                .before
+                .as_ref()
+                .map(|before| document(before, &snapshot.policy, written))
         };
         match apart(compare).await.flatten() {
             Some(document) => page::json(StatusCode::OK, &document),
@@ -48,10 +54,17 @@ impl PolicyApi {
 
 fn document(before: &Before, policy: &Policy, written: &Written) -> Json {
     let structure = &before.structure;
-    let most = [&structure.rules, &structure.options, &structure.lists].map(Vec::len).into_iter().max();
+    let most = [&structure.rules, &structure.options, &structure.lists]
+        .map(Vec::len)
+        .into_iter()
+        .max();
     let (files, cut) = files(&before.files, &written.files);
     let all = |changes: &[Change], name: &str| {
-        changes.iter().take(CHANGES).map(|change| changed(change, name)).collect::<Vec<_>>()
+        changes
+            .iter()
+            .take(CHANGES)
+            .map(|change| changed(change, name))
+            .collect::<Vec<_>>()
     };
     json!({
         "before": named(&before.name, &before.revision, before.loaded_at),
@@ -79,7 +92,10 @@ fn changed(change: &Change, name: &str) -> Json {
         ChangeKind::Removed(was) => ("removed", Some(was.clone()), None),
         ChangeKind::Moved => ("moved", None, None),
         ChangeKind::Changed(aspects) => {
-            let sides = [words(aspects, |aspect| &aspect.old), words(aspects, |aspect| &aspect.new)];
+            let sides = [
+                words(aspects, |aspect| &aspect.old),
+                words(aspects, |aspect| &aspect.new),
+            ];
             let [was, is] = sides.map(|side| Some(side).filter(|side| !side.is_empty()));
             ("changed", was, is)
         }
@@ -90,7 +106,9 @@ fn changed(change: &Change, name: &str) -> Json {
 /// One side of what differs: the condition as it stands, everything else by its name.
 fn words(aspects: &[Aspect], side: impl Fn(&Aspect) -> &str) -> String {
     let one = |aspect: &Aspect| {
-        let words = Some(side(aspect)).filter(|words| !words.is_empty()).unwrap_or("none");
+        let words = Some(side(aspect))
+            .filter(|words| !words.is_empty())
+            .unwrap_or("none");
         match aspect.name {
             "" | "condition" => words.to_owned(),
             name => format!("{name}: {words}"),
@@ -101,11 +119,18 @@ fn words(aspects: &[Aspect], side: impl Fn(&Aspect) -> &str) -> String {
 
 /// The files that differ, those that are gone last; and whether anything of them is left out.
 fn files(before: &[File], after: &[File]) -> (Vec<Json>, bool) {
-    let same_path = |path: &str, files: &'_ [File]| files.iter().position(|file| *file.path == *path);
-    let now =
-        after.iter().map(|file| (same_path(&file.path, before).and_then(|at| before.get(at)), Some(file)));
-    let gone =
-        before.iter().filter(|file| same_path(&file.path, after).is_none()).map(|file| (Some(file), None));
+    let same_path =
+        |path: &str, files: &'_ [File]| files.iter().position(|file| *file.path == *path);
+    let now = after.iter().map(|file| {
+        (
+            same_path(&file.path, before).and_then(|at| before.get(at)),
+            Some(file),
+        )
+    });
+    let gone = before
+        .iter()
+        .filter(|file| same_path(&file.path, after).is_none())
+        .map(|file| (Some(file), None));
     let mut room = LINES;
     let mut any_cut = false;
     let differ = now.chain(gone).filter(|(was, is)| match (was, is) {
@@ -123,7 +148,9 @@ fn files(before: &[File], after: &[File]) -> (Vec<Json>, bool) {
 
 /// The lines of a file that differ, and whether some are missing: its text was not kept, or there are too many.
 fn lines(was: Option<&File>, is: Option<&File>, room: &mut usize) -> (Vec<Json>, bool) {
-    let (Some(old), Some(new)) = (text(was), text(is)) else { return (Vec::new(), true) };
+    let (Some(old), Some(new)) = (text(was), text(is)) else {
+        return (Vec::new(), true);
+    };
     if *room == 0 {
         return (Vec::new(), true);
     }
@@ -174,6 +201,9 @@ mod tests {
     fn long_lines_are_cut_and_ends_left_out() {
         assert_eq!(line("a: 1\r\n"), "a: 1");
         assert_eq!(line(&"ü".repeat(LONGEST)).chars().count(), LONGEST);
-        assert_eq!(line(&"ü".repeat(LONGEST + 1)), format!("{}…", "ü".repeat(LONGEST)));
+        assert_eq!(
+            line(&"ü".repeat(LONGEST + 1)),
+            format!("{}…", "ü".repeat(LONGEST))
+        );
     }
 }

@@ -40,12 +40,17 @@ impl PolicyApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let question = match received(body, BODY).await.and_then(|bytes| Question::read(&bytes)) {
+        let question = match received(body, BODY)
+            .await
+            .and_then(|bytes| Question::read(&bytes))
+        {
             Ok(question) => question,
             Err(mistake) => return mistake.answer(),
         };
         let snapshot = self.in_force.load();
-        let profile = question.profile.unwrap_or_else(|| self.profile_of(question.crawler()));
+        let profile = question
+            .profile
+            .unwrap_or_else(|| self.profile_of(question.crawler()));
         // Thousands of rules take milliseconds, for which nobody else shall wait.
         match apart(move || explained(&snapshot.policy, &question, profile)).await {
             Some(document) => page::json(StatusCode::OK, &document),
@@ -63,7 +68,10 @@ impl PolicyApi {
 impl Question {
     fn read(body: &[u8]) -> Result<Self, Mistake> {
         let mut given: Map<String, Json> = serde_json::from_slice(body).map_err(|error| {
-            Mistake::Words(format!("the body is no JSON object of facts: {}", beginning(&error)))
+            Mistake::Words(format!(
+                "the body is no JSON object of facts: {}",
+                beginning(&error)
+            ))
         })?;
         let profile = match given.shift_remove("profile") {
             None | Some(Json::Null) => None,
@@ -72,11 +80,18 @@ impl Question {
         let facts = CaseFacts::from_json(&given).map_err(|mistake| {
             Mistake::Words(format!("the facts cannot be read: {}", beginning(&mistake)))
         })?;
-        Ok(Self { given, facts: facts.in_year(year(Clock::system().wall())), profile })
+        Ok(Self {
+            given,
+            facts: facts.in_year(year(Clock::system().wall())),
+            profile,
+        })
     }
 
     fn crawler(&self) -> &str {
-        self.given.get("crawler").and_then(Json::as_str).unwrap_or(Crawler::ANONYMOUS)
+        self.given
+            .get("crawler")
+            .and_then(Json::as_str)
+            .unwrap_or(Crawler::ANONYMOUS)
     }
 }
 
@@ -86,7 +101,10 @@ fn profile(word: &Json) -> Result<Profile, Mistake> {
         let names = Profile::ALL.map(Profile::as_str);
         let near = word.as_str().and_then(|word| nearest(word, names));
         let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
-        Mistake::Words(format!("`profile` must be one of {}{near}", names.join(", ")))
+        Mistake::Words(format!(
+            "`profile` must be one of {}{near}",
+            names.join(", ")
+        ))
     })
 }
 

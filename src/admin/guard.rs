@@ -29,7 +29,8 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// How the token may be sent, one field each, since old browsers read one challenge a field: the preferred way.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
 /// For browsers, which ask their user.
-const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
+const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
 
 /// Whether a path is open to those without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,11 @@ pub enum Asker {
 impl Asker {
     fn of(headers: &HeaderMap) -> Self {
         let navigates = |mode: &HeaderValue| mode.as_bytes() == b"navigate";
-        if headers.get_all(SEC_FETCH_MODE).iter().all(navigates) { Self::User } else { Self::Page }
+        if headers.get_all(SEC_FETCH_MODE).iter().all(navigates) {
+            Self::User
+        } else {
+            Self::Page
+        }
     }
 }
 
@@ -81,7 +86,13 @@ impl Guard {
     /// Admits `Host` values that are the address that the connection came to, `localhost` or a loopback address if
     /// that is one, or one of `names`: `NAME` with any port, `NAME:PORT` as it stands.
     pub fn new(names: impl IntoIterator<Item = String>, token: Option<Token>) -> Self {
-        Self { names: names.into_iter().map(|name| name.to_ascii_lowercase().into()).collect(), token }
+        Self {
+            names: names
+                .into_iter()
+                .map(|name| name.to_ascii_lowercase().into())
+                .collect(),
+            token,
+        }
     }
 
     /// Judges a request that came in on a connection to `local`.
@@ -93,7 +104,9 @@ impl Guard {
             return Err(Refused::NotAProxy);
         }
         let headers = request.headers();
-        let host = only(headers, &HOST).ok_or(Refused::Host)?.to_ascii_lowercase();
+        let host = only(headers, &HOST)
+            .ok_or(Refused::Host)?
+            .to_ascii_lowercase();
         if !self.is_ours(&host, local) {
             return Err(Refused::ForeignHost);
         }
@@ -111,18 +124,25 @@ impl Guard {
     fn same_site(&self, headers: &HeaderMap, host: &str) -> bool {
         let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
         let own_origin = |value: &HeaderValue| {
-            value.to_str().ok().and_then(|origin| origin.split_once("://")).is_some_and(|(scheme, of)| {
-                let ours = scheme == "http" || scheme == "https" && self.is_named(host);
-                ours && of.eq_ignore_ascii_case(host)
-            })
+            value
+                .to_str()
+                .ok()
+                .and_then(|origin| origin.split_once("://"))
+                .is_some_and(|(scheme, of)| {
+                    let ours = scheme == "http" || scheme == "https" && self.is_named(host);
+                    ours && of.eq_ignore_ascii_case(host)
+                })
         };
-        headers.get_all(SEC_FETCH_SITE).iter().all(own_site) && headers.get_all(ORIGIN).iter().all(own_origin)
+        headers.get_all(SEC_FETCH_SITE).iter().all(own_site)
+            && headers.get_all(ORIGIN).iter().all(own_origin)
     }
 
     /// Whether a `Host` is one of the configured names.
     fn is_named(&self, host: &str) -> bool {
         let (name, _) = split_port(host);
-        self.names.iter().any(|ours| **ours == *host || **ours == *name)
+        self.names
+            .iter()
+            .any(|ours| **ours == *host || **ours == *name)
     }
 
     fn is_ours(&self, host: &str, local: SocketAddr) -> bool {
@@ -131,7 +151,11 @@ impl Guard {
         }
         let (name, port) = split_port(host);
         let local_ip = local.ip().to_canonical();
-        let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+        let ip = name
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<IpAddr>()
+            .ok();
         let address = match ip.map(|ip| ip.to_canonical()) {
             Some(ip) => ip == local_ip || is_home(ip) && local_ip.is_loopback(),
             None => name == "localhost" && local_ip.is_loopback(),
@@ -171,8 +195,13 @@ impl Refused {
                 "this is the admin listener; the proxy listens on another port",
             ),
             Self::Host => problem(StatusCode::BAD_REQUEST, "exactly one Host is required"),
-            Self::ForeignHost => problem(StatusCode::FORBIDDEN, "Host is not a name of this listener"),
-            Self::ForeignSite => problem(StatusCode::FORBIDDEN, "requests of other sites are not answered"),
+            Self::ForeignHost => {
+                problem(StatusCode::FORBIDDEN, "Host is not a name of this listener")
+            }
+            Self::ForeignSite => problem(
+                StatusCode::FORBIDDEN,
+                "requests of other sites are not answered",
+            ),
             Self::Unauthorized(asker) => challenged(asker),
         }
     }
@@ -212,7 +241,11 @@ impl fmt::Display for TokenError {
         match self {
             Self::Unreadable(error) => write!(f, "cannot read the token: {error}"),
             Self::Unfit => {
-                write!(f, "a token is one line of {} or more visible ASCII characters", Token::SHORTEST)
+                write!(
+                    f,
+                    "a token is one line of {} or more visible ASCII characters",
+                    Token::SHORTEST
+                )
             }
         }
     }
@@ -230,7 +263,11 @@ impl Token {
     /// [`TokenError::Unfit`].
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let fits = text.len() >= Self::SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic());
-        if fits { Ok(Self(Sha256::digest(text).into())) } else { Err(TokenError::Unfit) }
+        if fits {
+            Ok(Self(Sha256::digest(text).into()))
+        } else {
+            Err(TokenError::Unfit)
+        }
     }
 
     /// Reads the file of the setting `admin.token_file`; white space around the token is cut.
@@ -244,18 +281,25 @@ impl Token {
 
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
-        let Some((scheme, given)) = given else { return false };
+        let Some((scheme, given)) = given else {
+            return false;
+        };
         let given = given.trim();
         if scheme.eq_ignore_ascii_case("bearer") {
             return self.equals(given.as_bytes());
         }
-        scheme.eq_ignore_ascii_case("basic") && password(given).is_some_and(|given| self.equals(&given))
+        scheme.eq_ignore_ascii_case("basic")
+            && password(given).is_some_and(|given| self.equals(&given))
     }
 
     /// Compares hashes, every byte of them: how long it takes says nothing of the token.
     fn equals(&self, given: &[u8]) -> bool {
         let given: [u8; 32] = Sha256::digest(given).into();
-        self.0.iter().zip(given).fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs)) == 0
+        self.0
+            .iter()
+            .zip(given)
+            .fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs))
+            == 0
     }
 }
 
@@ -295,7 +339,11 @@ impl std::error::Error for Exposed {}
 /// [`Exposed`] if it has none.
 pub fn check_exposure(listen: SocketAddr, token: Option<&Token>) -> Result<(), Exposed> {
     let home = listen.ip().to_canonical().is_loopback();
-    if home || token.is_some() { Ok(()) } else { Err(Exposed(listen)) }
+    if home || token.is_some() {
+        Ok(())
+    } else {
+        Err(Exposed(listen))
+    }
 }
 
 #[cfg(test)]
@@ -304,7 +352,10 @@ mod tests {
 
     #[test]
     fn hosts_are_ours_by_address_or_by_name() {
-        let guard = Guard::new(["Gate.corp.example".to_owned(), "other:81".to_owned()], None);
+        let guard = Guard::new(
+            ["Gate.corp.example".to_owned(), "other:81".to_owned()],
+            None,
+        );
         let home = "127.0.0.1:3129".parse().unwrap();
         let lan = "10.1.2.3:3129".parse().unwrap();
         let mapped = "[::ffff:127.0.0.1]:3129".parse().unwrap();
@@ -338,18 +389,29 @@ mod tests {
 
     #[test]
     fn origins_are_ours_by_host_and_over_tls_by_name_only() {
-        let guard = Guard::new(["gate.corp.example".to_owned(), "other:81".to_owned()], None);
+        let guard = Guard::new(
+            ["gate.corp.example".to_owned(), "other:81".to_owned()],
+            None,
+        );
         for (origin, host, ours) in [
             ("http://127.0.0.1:3129", "127.0.0.1:3129", true),
             ("https://127.0.0.1:3129", "127.0.0.1:3129", false),
             ("http://gate.corp.example", "gate.corp.example", true),
             ("https://gate.corp.example", "gate.corp.example", true),
-            ("https://Gate.corp.example:8443", "gate.corp.example:8443", true),
+            (
+                "https://Gate.corp.example:8443",
+                "gate.corp.example:8443",
+                true,
+            ),
             ("https://gate.corp.example:8443", "gate.corp.example", false),
             ("https://other:81", "other:81", true),
             ("https://other", "other", false),
             ("https://evil.example", "gate.corp.example", false),
-            ("https://gate.corp.example.evil.example", "gate.corp.example", false),
+            (
+                "https://gate.corp.example.evil.example",
+                "gate.corp.example",
+                false,
+            ),
             ("https://evil.example", "evil.example", false),
             ("ftp://gate.corp.example", "gate.corp.example", false),
             ("gate.corp.example", "gate.corp.example", false),
@@ -372,19 +434,30 @@ mod tests {
             (&["navigate", "cors"][..], 1),
             (&[""][..], 1),
         ] {
-            let fields = modes.iter().map(|mode| (SEC_FETCH_MODE, mode.parse().unwrap()));
+            let fields = modes
+                .iter()
+                .map(|mode| (SEC_FETCH_MODE, mode.parse().unwrap()));
             let headers = HeaderMap::from_iter(fields);
             let answer = Refused::Unauthorized(Asker::of(&headers)).answer();
             let challenges: Vec<_> = answer.headers().get_all(WWW_AUTHENTICATE).iter().collect();
-            assert_eq!((challenges.len(), challenges.first()), (offered, Some(&&BEARER)), "{modes:?}");
+            assert_eq!(
+                (challenges.len(), challenges.first()),
+                (offered, Some(&&BEARER)),
+                "{modes:?}"
+            );
         }
     }
 
     #[test]
     fn tokens_are_checked_and_hidden() {
-        for bad in
-            ["", "short", "0123456789abcde", "with a space in it.", "0123456789abcdé…", "0123456789abcdef\n"]
-        {
+        for bad in [
+            "",
+            "short",
+            "0123456789abcde",
+            "with a space in it.",
+            "0123456789abcdé…",
+            "0123456789abcdef\n",
+        ] {
             assert!(matches!(Token::new(bad), Err(TokenError::Unfit)), "{bad:?}");
         }
         let token = Token::new("0123456789abcdef").unwrap();
@@ -405,7 +478,10 @@ mod tests {
             (basic(b"admin:0123456789:abcdef"), true),
             (basic("\u{fc}:0123456789:abcdef".as_bytes()), true),
             (basic(b"\xff:0123456789:abcdef"), true),
-            (basic(b"admin:0123456789:abcdef").replacen("Basic", "bAsIc", 1), true),
+            (
+                basic(b"admin:0123456789:abcdef").replacen("Basic", "bAsIc", 1),
+                true,
+            ),
             (basic(b"0123456789:abcdef"), false),
             (basic(b"0123456789:abcdef:"), false),
             (basic(b"admin:0123456789:abcdeg"), false),
@@ -416,8 +492,14 @@ mod tests {
             ("Basic".into(), false),
             ("Basic !!!".into(), false),
             ("Basic 0123456789:abcdef".into(), false),
-            (basic(b"admin:0123456789:abcdef").replacen("Basic", "Bearer", 1), false),
-            (basic(b"admin:0123456789:abcdef").replacen("Basic", "Digest", 1), false),
+            (
+                basic(b"admin:0123456789:abcdef").replacen("Basic", "Bearer", 1),
+                false,
+            ),
+            (
+                basic(b"admin:0123456789:abcdef").replacen("Basic", "Digest", 1),
+                false,
+            ),
         ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
             assert_eq!(token.is_in(&headers), fits, "{value}");

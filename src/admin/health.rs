@@ -48,7 +48,12 @@ impl fmt::Display for Check {
             CheckState::Fail(text) => ("fail", text),
         };
         let colon = if text.is_empty() { "" } else { ": " };
-        write!(f, "{word} {}{colon}{}", self.name, text.replace(char::is_control, " "))
+        write!(
+            f,
+            "{word} {}{colon}{}",
+            self.name,
+            text.replace(char::is_control, " ")
+        )
     }
 }
 
@@ -84,9 +89,14 @@ impl Readiness {
         let checks = (self.0)();
         let warnings = checks.iter().filter_map(|check| match &check.state {
             CheckState::Ok(_) => None,
-            CheckState::Warn(text) | CheckState::Fail(text) => Some(format!("{}: {text}", check.name)),
+            CheckState::Warn(text) | CheckState::Fail(text) => {
+                Some(format!("{}: {text}", check.name))
+            }
         });
-        Health { ready: !checks.iter().any(Check::fails), warnings: warnings.collect() }
+        Health {
+            ready: !checks.iter().any(Check::fails),
+            warnings: warnings.collect(),
+        }
     }
 }
 
@@ -94,6 +104,14 @@ impl Readiness {
 pub(super) fn answer(readiness: &Readiness) -> Response<Full<Bytes>> {
     let checks = (readiness.0)();
     let fails = checks.iter().any(Check::fails);
-    let status = if fails { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    page(status, PLAIN, checks.iter().map(|check| format!("{check}\n")).collect())
+    let status = if fails {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
+    page(
+        status,
+        PLAIN,
+        checks.iter().map(|check| format!("{check}\n")).collect(),
+    )
 }

@@ -38,7 +38,11 @@ pub struct HostsApi {
 impl HostsApi {
     /// Shows what these know; nothing is changed by it.
     pub fn new(hold: Arc<Hold>, remembered: Arc<dyn Remembered>) -> Self {
-        Self { hold, remembered, looks: Arc::new(Semaphore::new(LOOKS)) }
+        Self {
+            hold,
+            remembered,
+            looks: Arc::new(Semaphore::new(LOOKS)),
+        }
     }
 
     /// `GET /api/v1/hosts`: those that fit, in order.
@@ -63,7 +67,9 @@ impl HostsApi {
         &self,
         look: impl FnOnce(&Self) -> Response<Full<Bytes>> + Send + 'static,
     ) -> Response<Full<Bytes>> {
-        let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else { return page::broken() };
+        let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else {
+            return page::broken();
+        };
         let api = self.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -84,7 +90,10 @@ impl HostsApi {
             );
         }
         let dead = self.remembered.refusing(&name.host);
-        page::json(StatusCode::OK, &host::shown(name, &seen, &dead, robots::shown(&robots, judged)))
+        page::json(
+            StatusCode::OK,
+            &host::shown(name, &seen, &dead, robots::shown(&robots, judged)),
+        )
     }
 
     /// What the host is paced as: itself, or its domain, or one of its addresses.
@@ -93,7 +102,9 @@ impl HostsApi {
         let own = name.keys().into_iter().find_map(of);
         own.or_else(|| of(registrable(&name.host))).or_else(|| {
             let addresses = self.remembered.addresses(&name.host);
-            addresses.iter().find_map(|address| of(&address.to_string()))
+            addresses
+                .iter()
+                .find_map(|address| of(&address.to_string()))
         })
     }
 }

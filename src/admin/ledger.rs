@@ -77,13 +77,28 @@ struct Look {
 
 impl LedgerApi {
     /// Shows what these know; `crawlers` may each have a record of a URL.
-    pub fn new(kept: Arc<dyn Kept>, sweeps: Arc<dyn Sweeps>, crawlers: Arc<[Crawler]>, clock: Clock) -> Self {
-        Self { kept, sweeps, crawlers, clock, in_force: None, looks: Arc::new(Semaphore::new(LOOKS)) }
+    pub fn new(
+        kept: Arc<dyn Kept>,
+        sweeps: Arc<dyn Sweeps>,
+        crawlers: Arc<[Crawler]>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            kept,
+            sweeps,
+            crawlers,
+            clock,
+            in_force: None,
+            looks: Arc::new(Semaphore::new(LOOKS)),
+        }
     }
 
     /// Asks this policy under which URL a request is kept (`strip_params`, `replace`).
     pub fn under(self, in_force: Arc<InForce<Arc<PolicyMetrics>>>) -> Self {
-        Self { in_force: Some(in_force), ..self }
+        Self {
+            in_force: Some(in_force),
+            ..self
+        }
     }
 
     /// Looks apart from the threads that serve.
@@ -91,11 +106,23 @@ impl LedgerApi {
         &self,
         look: impl FnOnce(&Look) -> Result<Response<Full<Bytes>>, Failed> + Send + 'static,
     ) -> Response<Full<Bytes>> {
-        let Some(ledger) = self.kept.ledger() else { return none_kept() };
-        let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else { return page::broken() };
+        let Some(ledger) = self.kept.ledger() else {
+            return none_kept();
+        };
+        let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else {
+            return page::broken();
+        };
         let crawlers = Arc::clone(&self.crawlers);
-        let policy = self.in_force.as_ref().map(|in_force| Arc::clone(&in_force.load().policy));
-        let at_hand = Look { ledger, policy, crawlers, clock: self.clock.clone() };
+        let policy = self
+            .in_force
+            .as_ref()
+            .map(|in_force| Arc::clone(&in_force.load().policy));
+        let at_hand = Look {
+            ledger,
+            policy,
+            crawlers,
+            clock: self.clock.clone(),
+        };
         let looked = tokio::task::spawn_blocking(move || {
             let _place = place;
             look(&at_hand).unwrap_or_else(|Failed| unread())
@@ -133,6 +160,9 @@ fn unread() -> Response<Full<Bytes>> {
 }
 
 fn limit(text: &str) -> Result<usize, Mistake> {
-    let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit) && !text.starts_with('+'));
+    let limit = text
+        .parse()
+        .ok()
+        .filter(|limit| (1..=MOST).contains(limit) && !text.starts_with('+'));
     limit.ok_or_else(|| Mistake(format!("`limit` is a number from 1 to {MOST}")))
 }

@@ -41,7 +41,11 @@ impl LiveApi {
     /// Shows what the decision log shows.
     pub fn new(tap: Arc<Tap>) -> Self {
         let (places, looks) = (Semaphore::new(STREAMS), Semaphore::new(LOOKS));
-        Self { tap, places: Arc::new(places), looks: Arc::new(looks) }
+        Self {
+            tap,
+            places: Arc::new(places),
+            looks: Arc::new(looks),
+        }
     }
 
     /// `GET /api/v1/decisions`: the latest decisions that pass, and those to come.
@@ -53,13 +57,17 @@ impl LiveApi {
         if *method == Method::HEAD {
             return lines(Reply::from(Full::default()));
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return too_many() };
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return too_many();
+        };
         lines(self.stream(sought, Arc::new(place)))
     }
 
     /// `GET /api/v1/decisions/{id}`: the line of a decision, or the latest of a trace.
     pub(super) async fn decision(&self, id: &str) -> Response<Full<Bytes>> {
-        let Some(id) = one::Id::parse(id) else { return one::no_id() };
+        let Some(id) = one::Id::parse(id) else {
+            return one::no_id();
+        };
         let kept = self.tap.kept();
         let looked = looked(&self.looks, move || one::answer(&kept, &id)).await;
         looked.unwrap_or_else(page::broken)
@@ -86,12 +94,19 @@ impl LiveApi {
 }
 
 /// What is kept, as long as there is somebody to read it.
-async fn recent(kept: Kept, sought: &Sought, looks: &Arc<Semaphore>, out: &mpsc::Sender<Bytes>) -> Bytes {
+async fn recent(
+    kept: Kept,
+    sought: &Sought,
+    looks: &Arc<Semaphore>,
+    out: &mpsc::Sender<Bytes>,
+) -> Bytes {
     if sought.recent == 0 {
         return Bytes::new();
     }
     let (most, sieve, reader) = (sought.recent, sought.sieve.clone(), out.clone());
-    let look = looked(looks, move || kept.latest(most, &sieve, || !reader.is_closed()));
+    let look = looked(looks, move || {
+        kept.latest(most, &sieve, || !reader.is_closed())
+    });
     tokio::select! {
         () = out.closed() => Bytes::new(),
         found = look => found.unwrap_or_default().into(),
@@ -121,8 +136,14 @@ fn lines(body: Reply) -> Response<Reply> {
 }
 
 fn too_many() -> Response<Reply> {
-    let detail = format!("{STREAMS} streams of decisions are open, as many as there may be; close one");
-    let mut answer = problem_with(StatusCode::SERVICE_UNAVAILABLE, &json!({ "detail": detail }));
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+    let detail =
+        format!("{STREAMS} streams of decisions are open, as many as there may be; close one");
+    let mut answer = problem_with(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &json!({ "detail": detail }),
+    );
+    answer
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("10"));
     answer.map(Reply::from)
 }

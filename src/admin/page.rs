@@ -10,7 +10,11 @@ pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 const PROBLEM: &str = "application/problem+json";
 
 /// A page that nobody stores.
-pub(super) fn page(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+pub(super) fn page(
+    status: StatusCode,
+    content_type: &'static str,
+    text: String,
+) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::from(text));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -32,7 +36,10 @@ pub(super) fn problem(status: StatusCode, detail: &'static str) -> Response<Full
 
 /// A mistake of ours.
 pub(super) fn broken() -> Response<Full<Bytes>> {
-    problem(StatusCode::INTERNAL_SERVER_ERROR, "crawlgate broke down on this; please report it")
+    problem(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "crawlgate broke down on this; please report it",
+    )
 }
 
 /// A problem document with members of its own.
@@ -55,7 +62,12 @@ pub(super) fn extend(document: &mut Json, members: &Json) {
 
 /// 405 with what would be allowed (RFC 9110 section 15.5.6).
 pub(super) fn only(allowed: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = problem(StatusCode::METHOD_NOT_ALLOWED, "another method is asked for here: see Allow");
-    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    let mut answer = problem(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "another method is asked for here: see Allow",
+    );
+    answer
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }

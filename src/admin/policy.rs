@@ -37,7 +37,10 @@ impl PolicyApi {
 
 fn document(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Attempt>) -> Json {
     let (policy, written) = (&snapshot.policy, &snapshot.written);
-    let disabled = policy.rules().iter().filter(|rule| rule.mode == Mode::Disabled);
+    let disabled = policy
+        .rules()
+        .iter()
+        .filter(|rule| rule.mode == Mode::Disabled);
     let before = written.before.as_ref();
     json!({
         "name": policy.name(),
@@ -62,7 +65,8 @@ fn rules(snapshot: &Snapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
         depths.push(above.map_or(0, |depth| depth + 1));
     }
     let each = rules.iter().zip(depths).zip(0..);
-    each.map(|((rule, depth), at)| shown(snapshot, rule, depth, at)).collect()
+    each.map(|((rule, depth), at)| shown(snapshot, rule, depth, at))
+        .collect()
 }
 
 fn shown(snapshot: &Snapshot<Arc<PolicyMetrics>>, rule: &Rule, depth: usize, at: u32) -> Json {
@@ -109,7 +113,12 @@ fn counted(counters: &PolicyMetrics, at: u32) -> Json {
 
 fn of_space(policy: &Policy, space: &Space) -> Json {
     let options = space.options.iter();
-    let options = options.map(|given| (policy.option_path(given.slot).to_owned(), given.value.to_json()));
+    let options = options.map(|given| {
+        (
+            policy.option_path(given.slot).to_owned(),
+            given.value.to_json(),
+        )
+    });
     json!({
         "name": space.name.as_str(),
         "crawlers": space.crawlers,

@@ -35,8 +35,14 @@ impl fmt::Display for Mistake {
 /// # Errors
 /// If it has too many, or one of them cannot be read.
 pub(super) fn parameters(query: Option<&str>) -> Result<Vec<(String, String)>, Mistake> {
-    let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
-    let read: Vec<_> = parts.take(MOST + 1).map(parameter).collect::<Result<_, _>>()?;
+    let parts = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|part| !part.is_empty());
+    let read: Vec<_> = parts
+        .take(MOST + 1)
+        .map(parameter)
+        .collect::<Result<_, _>>()?;
     if read.len() > MOST {
         return Err(Mistake(format!("more than {MOST} parameters")));
     }
@@ -76,13 +82,15 @@ pub(super) fn decoded(text: &str) -> Result<String, Mistake> {
             continue;
         }
         let escape = others.split_first_chunk::<2>();
-        let digits = escape.and_then(|([high, low], behind)| Some((hex(*high)? << 4 | hex(*low)?, behind)));
+        let digits =
+            escape.and_then(|([high, low], behind)| Some((hex(*high)? << 4 | hex(*low)?, behind)));
         let (byte, behind) =
             digits.ok_or_else(|| Mistake("a `%` without two hex digits behind it".into()))?;
         bytes.push(byte);
         rest = behind;
     }
-    let text = String::from_utf8(bytes).map_err(|_| Mistake("a percent-encoded text is no UTF-8".into()))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Mistake("a percent-encoded text is no UTF-8".into()))?;
     match text.chars().any(char::is_control) {
         true => Err(Mistake("a control character".into())),
         false => Ok(text),
@@ -90,7 +98,9 @@ pub(super) fn decoded(text: &str) -> Result<String, Mistake> {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]
@@ -101,7 +111,11 @@ mod tests {
     fn queries_are_read_strictly() {
         let pairs = |query| {
             let read = parameters(query).ok()?;
-            Some(read.iter().map(|(key, value)| format!("[{key}={value}]")).collect::<String>())
+            Some(
+                read.iter()
+                    .map(|(key, value)| format!("[{key}={value}]"))
+                    .collect::<String>(),
+            )
         };
         for (query, read) in [
             (None, Some("")),

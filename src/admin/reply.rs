@@ -17,7 +17,11 @@ pub struct Reply(Form);
 #[derive(Debug)]
 enum Form {
     Whole(Full<Bytes>),
-    Stream { pieces: mpsc::Receiver<Bytes>, over: Option<Over>, _place: Place },
+    Stream {
+        pieces: mpsc::Receiver<Bytes>,
+        over: Option<Over>,
+        _place: Place,
+    },
 }
 
 /// A stream's place among all streams: given back once its body and its source are both gone.
@@ -29,7 +33,11 @@ pub(super) type Over = oneshot::Receiver<Infallible>;
 impl Reply {
     /// A stream of what is sent here; `over` lasts no longer than its source.
     pub(super) fn stream(pieces: mpsc::Receiver<Bytes>, over: Over, place: Place) -> Self {
-        Self(Form::Stream { pieces, over: Some(over), _place: place })
+        Self(Form::Stream {
+            pieces,
+            over: Some(over),
+            _place: place,
+        })
     }
 
     /// What tells that the stream's source has ended; none for a body that is whole.

@@ -93,11 +93,19 @@ impl<'p> Route<'p> {
 
     /// The paths that name one thing of many.
     fn below(path: &'p str) -> Option<Self> {
-        let stop = path.strip_prefix("/api/v1/stops/").and_then(StopId::parse).map(Self::Stop);
+        let stop = path
+            .strip_prefix("/api/v1/stops/")
+            .and_then(StopId::parse)
+            .map(Self::Stop);
         let decision = path.strip_prefix("/api/v1/decisions/").map(Self::Decision);
         let host = path.strip_prefix("/api/v1/hosts/").map(Self::Host);
-        let url = path.strip_prefix("/api/v1/urls/").map(|key| Self::Ledger(Remembered::Url(key)));
-        stop.or(decision).or(host).or(url).or_else(|| Asset::at(path).map(Self::Ui))
+        let url = path
+            .strip_prefix("/api/v1/urls/")
+            .map(|key| Self::Ledger(Remembered::Url(key)));
+        stop.or(decision)
+            .or(host)
+            .or(url)
+            .or_else(|| Asset::at(path).map(Self::Ui))
     }
 
     fn methods(self) -> Methods {
@@ -117,7 +125,9 @@ impl<'p> Route<'p> {
             | Self::Decision(_)
             | Self::Hosts
             | Self::Host(_)
-            | Self::Ledger(Remembered::Urls | Remembered::Url(_) | Remembered::Events | Remembered::Stats)
+            | Self::Ledger(
+                Remembered::Urls | Remembered::Url(_) | Remembered::Events | Remembered::Stats,
+            )
             | Self::OpenApi
             | Self::Ui(_) => Methods::Read,
         }
@@ -162,7 +172,8 @@ impl Admin {
     {
         let (head, body) = request.into_parts();
         let Some(route) = Route::of(head.uri.path()) else {
-            return problem(StatusCode::NOT_FOUND, "there is nothing at this path").map(Reply::from);
+            return problem(StatusCode::NOT_FOUND, "there is nothing at this path")
+                .map(Reply::from);
         };
         let methods = route.methods();
         if !methods.take(&head.method) {
@@ -175,7 +186,12 @@ impl Admin {
     }
 
     /// The answers that are one document.
-    async fn document<B>(&self, route: Route<'_>, head: &request::Parts, body: B) -> Response<Full<Bytes>>
+    async fn document<B>(
+        &self,
+        route: Route<'_>,
+        head: &request::Parts,
+        body: B,
+    ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -261,24 +277,36 @@ mod tests {
     use crate::admin::openapi;
 
     /// A value for each parameter of a path.
-    const NAMED: [(&str, &str); 4] =
-        [("{key}", "00"), ("{id}", "1"), ("{host}", "www.example.com"), ("{file}", "app.js")];
+    const NAMED: [(&str, &str); 4] = [
+        ("{key}", "00"),
+        ("{id}", "1"),
+        ("{host}", "www.example.com"),
+        ("{file}", "app.js"),
+    ];
 
     /// Paths of the description, with the methods that each takes.
     fn described() -> Vec<(String, Vec<String>)> {
         let document: Json = serde_json::from_str(openapi::DOCUMENT).unwrap();
         let paths = document["paths"].as_object().unwrap().iter();
         let methods = |item: &Json| {
-            let keys = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+            let keys = item
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| *key != "parameters");
             keys.map(|key| key.to_uppercase()).collect()
         };
-        paths.map(|(path, item)| (path.clone(), methods(item))).collect()
+        paths
+            .map(|(path, item)| (path.clone(), methods(item)))
+            .collect()
     }
 
     #[test]
     fn what_is_described_is_there_with_these_methods() {
         for (path, methods) in described() {
-            let sample = NAMED.iter().fold(path.clone(), |path, (name, value)| path.replace(name, value));
+            let sample = NAMED.iter().fold(path.clone(), |path, (name, value)| {
+                path.replace(name, value)
+            });
             let route = Route::of(&sample).unwrap_or_else(|| panic!("{path} leads nowhere"));
             let mut takes: Vec<&str> = route.methods().words().split(", ").collect();
             takes.retain(|method| *method != "HEAD");
@@ -290,13 +318,23 @@ mod tests {
     #[test]
     fn what_is_there_is_described() {
         let described = described();
-        let code = include_str!("route.rs").split("#[cfg(test)]").next().unwrap();
-        let texts = code.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));
+        let code = include_str!("route.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap();
+        let texts = code
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .filter(|text| text.starts_with('/'));
         let mut seen = 0;
         for text in texts {
             seen += 1;
             let known = |path: &str| path == text || text.ends_with('/') && path.starts_with(text);
-            assert!(described.iter().any(|(path, _)| known(path)), "{text} is not described");
+            assert!(
+                described.iter().any(|(path, _)| known(path)),
+                "{text} is not described"
+            );
         }
         assert!(seen >= 12, "{seen} paths: is this still reading them?");
     }

@@ -25,13 +25,20 @@ pub struct Process {
 impl Process {
     /// One that begins now; `instance` is what its decision ids begin with.
     pub fn new(instance: impl Into<Box<str>>, clock: Clock) -> Self {
-        Self { instance: Some(instance.into()), ..Self::nameless(clock) }
+        Self {
+            instance: Some(instance.into()),
+            ..Self::nameless(clock)
+        }
     }
 
     /// One that makes no decisions.
     pub(super) fn nameless(clock: Clock) -> Self {
         let began = (clock.now(), clock.wall());
-        Self { instance: None, clock, began }
+        Self {
+            instance: None,
+            clock,
+            began,
+        }
     }
 }
 
@@ -41,7 +48,11 @@ impl Admin {
     pub(super) fn status(&self) -> Response<Full<Bytes>> {
         let (process, policy) = (&self.process, &self.policy.in_force.load().policy);
         let (began, wall) = process.began;
-        let uptime = process.clock.now().saturating_duration_since(began).as_millis();
+        let uptime = process
+            .clock
+            .now()
+            .saturating_duration_since(began)
+            .as_millis();
         let health = self.readiness.look();
         let summary = self.metrics.summary();
         let metrics = if summary.is_some() { "full" } else { "none" };
@@ -56,13 +67,19 @@ impl Admin {
             "metrics": metrics,
             "log_dropped": self.metrics.log_lines_dropped(),
         });
-        page::extend(&mut document, &summary.as_ref().map_or_else(uncounted, counted));
+        page::extend(
+            &mut document,
+            &summary.as_ref().map_or_else(uncounted, counted),
+        );
         page::json(StatusCode::OK, &document)
     }
 }
 
 fn counted(summary: &Summary) -> Json {
-    let (hosts, bytes) = ((summary.hosts_tracked, summary.hosts_backing_off), summary.bytes);
+    let (hosts, bytes) = (
+        (summary.hosts_tracked, summary.hosts_backing_off),
+        summary.bytes,
+    );
     json!({
         "connections": summary.connections,
         "tunnels": summary.tunnels,
@@ -112,19 +129,24 @@ fn decisions(summary: &Summary) -> Json {
         crawler
     });
     let mut decisions = verdicts(|verdict| summary.of(verdict));
-    let more =
-        json!({ "by_reason": reasons.collect::<Vec<_>>(), "by_crawler": crawlers.collect::<Vec<_>>() });
+    let more = json!({ "by_reason": reasons.collect::<Vec<_>>(), "by_crawler": crawlers.collect::<Vec<_>>() });
     page::extend(&mut decisions, &more);
     decisions
 }
 
 fn verdicts(count: impl Fn(Verdict) -> u64) -> Json {
-    Verdict::ALL.into_iter().map(|verdict| (verdict.as_str().to_owned(), json!(count(verdict)))).collect()
+    Verdict::ALL
+        .into_iter()
+        .map(|verdict| (verdict.as_str().to_owned(), json!(count(verdict))))
+        .collect()
 }
 
 /// Upper bounds in milliseconds, `null` for the last that has none, and how many took no longer.
 fn latency(latency: &Latency) -> Json {
-    let bounds = latency.buckets.iter().map(|(seconds, _)| Some((seconds * 1e3).round() as u64));
+    let bounds = latency
+        .buckets
+        .iter()
+        .map(|(seconds, _)| Some((seconds * 1e3).round() as u64));
     let counts = latency.buckets.iter().map(|(_, count)| *count);
     json!({
         "le_ms": bounds.chain([None]).collect::<Vec<_>>(),

@@ -15,7 +15,8 @@ use serde_json::{Value as Json, json};
 use crate::clock::Rfc3339;
 use crate::gate::snapshot::InForce;
 use crate::gate::stops::{
-    Change, Kept, LONGEST, MOST, Stop, StopId, StopReason, Stops, Target, TooMany, lasting, wall_time,
+    Change, Kept, LONGEST, MOST, Stop, StopId, StopReason, Stops, Target, TooMany, lasting,
+    wall_time,
 };
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::rule::{Mode, PolicyStage};
@@ -71,10 +72,11 @@ impl StopsApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let (target, reason, lasts) = match received(body, BODY).await.and_then(|bytes| read(&bytes)) {
-            Ok(press) => press,
-            Err(mistake) => return mistake.answer(),
-        };
+        let (target, reason, lasts) =
+            match received(body, BODY).await.and_then(|bytes| read(&bytes)) {
+                Ok(press) => press,
+                Err(mistake) => return mistake.answer(),
+            };
         let warnings = self.doubts(&target);
         let stops = Arc::clone(&self.stops);
         let Some(pressed) = apart(move || stops.press(target, reason, lasts)).await else {
@@ -91,7 +93,8 @@ impl StopsApi {
                 created(&change, warnings)
             }
             Err(TooMany) => {
-                let detail = format!("{MOST} stops are in force, as many as there may be; lift one");
+                let detail =
+                    format!("{MOST} stops are in force, as many as there may be; lift one");
                 problem_with(StatusCode::CONFLICT, &json!({ "detail": detail }))
             }
         }
@@ -100,9 +103,17 @@ impl StopsApi {
     /// `DELETE /api/v1/stops/{id}`: 200 with what was lifted.
     pub(super) async fn lift(&self, id: StopId) -> Response<Full<Bytes>> {
         let stops = Arc::clone(&self.stops);
-        let Some(lifted) = apart(move || stops.lift(id)).await else { return page::broken() };
-        let Some(change) = lifted else { return unknown() };
-        tracing::warn!(id = id.0, "{} goes on: its stop was lifted", change.stop.target);
+        let Some(lifted) = apart(move || stops.lift(id)).await else {
+            return page::broken();
+        };
+        let Some(change) = lifted else {
+            return unknown();
+        };
+        tracing::warn!(
+            id = id.0,
+            "{} goes on: its stop was lifted",
+            change.stop.target
+        );
         page::json(StatusCode::OK, &changed(&change, vec![]))
     }
 
@@ -124,8 +135,15 @@ impl StopsApi {
 
     fn doubt_of_rule(&self, id: &str) -> Option<String> {
         let snapshot = self.in_force.load();
-        let Some(rule) = snapshot.policy.rules().iter().find(|rule| rule.id.as_str() == id) else {
-            return Some(format!("the policy in force has no rule {id}: this stops nothing until it has"));
+        let Some(rule) = snapshot
+            .policy
+            .rules()
+            .iter()
+            .find(|rule| rule.id.as_str() == id)
+        else {
+            return Some(format!(
+                "the policy in force has no rule {id}: this stops nothing until it has"
+            ));
         };
         let why = match rule.mode {
             Mode::Disabled => "is disabled",
@@ -142,11 +160,14 @@ impl StopsApi {
 fn read(body: &[u8]) -> Result<(Target, StopReason, Option<Duration>), Mistake> {
     let press: Press = serde_json::from_slice(body).map_err(|error| {
         let error = beginning(&error);
-        Mistake::Words(format!("the body is no JSON object with `what`, `reason` and perhaps `for`: {error}"))
+        Mistake::Words(format!(
+            "the body is no JSON object with `what`, `reason` and perhaps `for`: {error}"
+        ))
     })?;
-    let target = Target::parse(&press.what).map_err(|error| Mistake::Words(format!("`what`: {error}")))?;
-    let reason =
-        StopReason::new(&press.reason).map_err(|error| Mistake::Words(format!("`reason`: {error}")))?;
+    let target =
+        Target::parse(&press.what).map_err(|error| Mistake::Words(format!("`what`: {error}")))?;
+    let reason = StopReason::new(&press.reason)
+        .map_err(|error| Mistake::Words(format!("`reason`: {error}")))?;
     let lasts = match &press.lasts {
         Some(text) => Some(lasting(text).ok_or_else(no_time)?),
         None => None,
@@ -162,7 +183,10 @@ fn no_time() -> Mistake {
 }
 
 fn unknown() -> Response<Full<Bytes>> {
-    problem(StatusCode::NOT_FOUND, "no such stop is in force: it was lifted, or has ended")
+    problem(
+        StatusCode::NOT_FOUND,
+        "no such stop is in force: it was lifted, or has ended",
+    )
 }
 
 fn created(change: &Change, warnings: Vec<String>) -> Response<Full<Bytes>> {
@@ -181,7 +205,10 @@ fn changed(change: &Change, mut warnings: Vec<String>) -> Json {
     }
     let mut document = shown(&change.stop);
     let persisted = change.kept == Kept::OnDisk;
-    page::extend(&mut document, &json!({ "persisted": persisted, "warnings": warnings }));
+    page::extend(
+        &mut document,
+        &json!({ "persisted": persisted, "warnings": warnings }),
+    );
     document
 }
 

@@ -22,9 +22,11 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 /// URLs of the page hold filters: hosts and URLs of a crawl. They are told to nobody.
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 /// Windows that the page did not open, and that did not open it, share nothing with it.
-const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-opener-policy");
 /// No other site embeds these files.
-const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 
 /// Hex digits of the hash in an `ETag`: two versions of the page never meet in one browser with the same ones.
 const TAG_BYTES: usize = 8;
@@ -120,15 +122,25 @@ impl Asset {
         headers.insert(CONTENT_SECURITY_POLICY, POLICY);
         headers.insert(REFERRER_POLICY, NO_REFERRER);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
-        headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+        headers.insert(
+            CROSS_ORIGIN_OPENER_POLICY,
+            HeaderValue::from_static("same-origin"),
+        );
+        headers.insert(
+            CROSS_ORIGIN_RESOURCE_POLICY,
+            HeaderValue::from_static("same-origin"),
+        );
         answer
     }
 }
 
 fn tag(content: &[u8]) -> HeaderValue {
     let hash = Sha256::digest(content);
-    let digits: String = hash.iter().take(TAG_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = hash
+        .iter()
+        .take(TAG_BYTES)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     // Digits in quotes are a field value.
     HeaderValue::try_from(format!("\"{digits}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -136,7 +148,10 @@ fn tag(content: &[u8]) -> HeaderValue {
 /// Whether `If-None-Match` names this tag; the comparison is the weak one.
 fn has(asked: &HeaderMap, tag: &HeaderValue) -> bool {
     let Ok(tag) = tag.to_str() else { return false };
-    let values = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let values = asked
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|given| given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag)
 }

@@ -29,7 +29,11 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// The document at a path.
     pub(super) fn get(path: &'a str) -> Self {
-        Self { method: "GET", path, body: None }
+        Self {
+            method: "GET",
+            path,
+            body: None,
+        }
     }
 }
 
@@ -67,16 +71,24 @@ pub(super) fn ask(admin: &Admin, asked: &Asked<'_>) -> Result<Json, Refused> {
     let address = reachable(admin.listen);
     let authorization = match &admin.token_file {
         Some(file) => {
-            let unread = |error| format!("the token file {} cannot be read: {error}", file.display());
-            let token = fs::read_to_string(file).map_err(|error| Refused::NotAsked(unread(error)))?;
+            let unread =
+                |error| format!("the token file {} cannot be read: {error}", file.display());
+            let token =
+                fs::read_to_string(file).map_err(|error| Refused::NotAsked(unread(error)))?;
             format!("Authorization: Bearer {}\r\n", token.trim())
         }
         None => String::new(),
     };
     let answer = exchange(address, &request(asked, address, &authorization)).map_err(|error| {
-        Refused::NotAsked(format!("the proxy does not answer at {address} (admin.listen): {error}"))
+        Refused::NotAsked(format!(
+            "the proxy does not answer at {address} (admin.listen): {error}"
+        ))
     })?;
-    let foreign = || Refused::NotAsked(format!("what answers at {address} is not crawlgate's admin API"));
+    let foreign = || {
+        Refused::NotAsked(format!(
+            "what answers at {address} is not crawlgate's admin API"
+        ))
+    };
     document(&answer).ok_or_else(foreign)?
 }
 
@@ -114,11 +126,19 @@ fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
 /// The document of a 2xx, or the words of a refusal; `None` if it is neither.
 fn document(answer: &str) -> Option<Result<Json, Refused>> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status: u16 = head.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()?;
+    let status: u16 = head
+        .strip_prefix("HTTP/1.1 ")?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()?;
     let document: Json = serde_json::from_str(body).ok()?;
     if (200..300).contains(&status) {
         return Some(Ok(document));
     }
-    let detail = document.get("detail").and_then(Json::as_str).unwrap_or_default();
+    let detail = document
+        .get("detail")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
     Some(Err(Refused::Answered(status, detail.to_owned())))
 }

@@ -37,9 +37,15 @@ pub(super) fn open(settings: &Settings, now: SystemTime) -> Result<Option<Opened
     let certificates = certificates(tls)?;
     tell_age(&certificates, now);
     if let Err(error) = bundle::write(&tls.bundle, &certificates) {
-        warn(&format!("tls.bundle {}: {error}; clients that need it will not find it", tls.bundle.display()));
+        warn(&format!(
+            "tls.bundle {}: {error}; clients that need it will not find it",
+            tls.bundle.display()
+        ));
     }
-    Ok(Some(Opened { authority, pem: bundle::joined(&certificates) }))
+    Ok(Some(Opened {
+        authority,
+        pem: bundle::joined(&certificates),
+    }))
 }
 
 /// The certificates of all authorities; the first is the one that signs.
@@ -52,7 +58,9 @@ pub(super) fn certificates(tls: &Tls) -> Result<Vec<Certificate>, AuthorityError
 
 /// The files of the authority that signs.
 pub(super) fn first(tls: &Tls) -> Result<&AuthorityFiles, AuthorityError> {
-    tls.authorities.first().ok_or_else(|| AuthorityError::Failed("`tls.ca` names none".into()))
+    tls.authorities
+        .first()
+        .ok_or_else(|| AuthorityError::Failed("`tls.ca` names none".into()))
 }
 
 /// Tells why an authority cannot be used: files with mistakes are invalid input, all else keeps from running.
@@ -76,7 +84,10 @@ pub(super) fn refused(error: &AuthorityError) -> Exit {
 pub(super) fn tell_age(certificates: &[Certificate], now: SystemTime) {
     for certificate in certificates {
         match certificate.days_left(now) {
-            None => warn(&format!("the certificate authority {} has expired", certificate.subject())),
+            None => warn(&format!(
+                "the certificate authority {} has expired",
+                certificate.subject()
+            )),
             Some(days) if days < SOON_DAYS => warn(&format!(
                 "the certificate authority {} expires in {days} days; make a second one, list it under `tls.ca` and \
                  let clients trust it, then let it sign",
@@ -114,5 +125,8 @@ fn of_file(files: &AuthorityFiles) -> Result<Certificate, AuthorityError> {
     if files.cert.exists() {
         return Certificate::load(&files.cert);
     }
-    Err(AuthorityError::Missing { cert: files.cert.clone(), key: files.key.clone() })
+    Err(AuthorityError::Missing {
+        cert: files.cert.clone(),
+        key: files.key.clone(),
+    })
 }

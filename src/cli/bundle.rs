@@ -29,7 +29,10 @@ pub(super) fn write(path: &Path, authorities: &[Certificate]) -> io::Result<()> 
     if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+    if let Some(directory) = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+    {
         fs::create_dir_all(directory)?;
     }
     let mut beside = path.as_os_str().to_owned();
@@ -48,15 +51,19 @@ pub(super) fn joined(certificates: &[Certificate]) -> String {
 }
 
 fn text(path: &Path, authorities: &[Certificate]) -> String {
-    let ours = |root: &CertificateDer<'_>| authorities.iter().any(|authority| authority.der() == root);
+    let ours =
+        |root: &CertificateDer<'_>| authorities.iter().any(|authority| authority.der() == root);
     let roots = system_roots(path).certs;
     if roots.is_empty() {
         warn(
             &"this system has no trusted roots (is `ca-certificates` installed?): tls.bundle holds our own only",
         );
     }
-    let mut text: String =
-        roots.iter().filter(|root| !ours(root)).map(|root| ca::pem("CERTIFICATE", root)).collect();
+    let mut text: String = roots
+        .iter()
+        .filter(|root| !ours(root))
+        .map(|root| ca::pem("CERTIFICATE", root))
+        .collect();
     text.push_str(&joined(authorities));
     text
 }
@@ -72,13 +79,20 @@ pub(super) fn system_roots(bundle: &Path) -> CertificateResult {
     };
     let mut found = match named {
         Some(file) if is_bundle(&file) => {
-            let system = SYSTEM_FILES.map(Path::new).into_iter().find(|file| file.exists());
-            system.map_or_else(CertificateResult::default, |file| load_certs_from_paths(Some(file), None))
+            let system = SYSTEM_FILES
+                .map(Path::new)
+                .into_iter()
+                .find(|file| file.exists());
+            system.map_or_else(CertificateResult::default, |file| {
+                load_certs_from_paths(Some(file), None)
+            })
         }
         Some(_) | None => load_native_certs(),
     };
     // Directories are read in no order: the same roots make the same file.
-    found.certs.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    found
+        .certs
+        .sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
     found.certs.dedup();
     found
 }

@@ -16,7 +16,10 @@ use super::{authority, bundle, open, out};
 
 /// Runs the command. Exit 2 for files that are there already or have mistakes, 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {
-    let overrides = Overrides { config: args.config.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        config: args.config.clone(),
+        ..Overrides::default()
+    };
     let settings = match open::settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
@@ -40,7 +43,10 @@ fn init(tls: &Tls, now: SystemTime) -> Result<Exit, AuthorityError> {
         Ok(Err(error)) => out::warn(&format!("tls.bundle {}: {error}", tls.bundle.display())),
         Err(error) => out::warn(&format!("tls.bundle was not written: {error}")),
     }
-    Ok(out::write(&described(made.certificate(), files, Role::Signs, now), Exit::Success))
+    Ok(out::write(
+        &described(made.certificate(), files, Role::Signs, now),
+        Exit::Success,
+    ))
 }
 
 /// Shows all that can be read, then says what is wrong with the one that signs.
@@ -48,7 +54,11 @@ fn show(tls: &Tls, now: SystemTime) -> Result<Exit, AuthorityError> {
     let certificates = authority::certificates(tls)?;
     let mut text = String::new();
     for (place, (certificate, files)) in certificates.iter().zip(&tls.authorities).enumerate() {
-        let role = if place == 0 { Role::Signs } else { Role::Trusted };
+        let role = if place == 0 {
+            Role::Signs
+        } else {
+            Role::Trusted
+        };
         text.push_str(&described(certificate, files, role, now));
     }
     authority::tell_age(&certificates, now);
@@ -66,7 +76,10 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
             if certificates.len() > 1 {
                 out::warn(&"DER holds one certificate: this is the authority that signs");
             }
-            certificates.first().map(|first| first.der().to_vec()).unwrap_or_default()
+            certificates
+                .first()
+                .map(|first| first.der().to_vec())
+                .unwrap_or_default()
         }
     };
     let Some(path) = &args.output else {
@@ -79,7 +92,10 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
         if error.kind() == io::ErrorKind::AlreadyExists {
             AuthorityError::Exists(path.clone())
         } else {
-            AuthorityError::Io { path: path.clone(), error }
+            AuthorityError::Io {
+                path: path.clone(),
+                error,
+            }
         }
     })?;
     Ok(Exit::Success)
@@ -92,7 +108,12 @@ enum Role {
     Trusted,
 }
 
-fn described(certificate: &Certificate, files: &AuthorityFiles, role: Role, now: SystemTime) -> String {
+fn described(
+    certificate: &Certificate,
+    files: &AuthorityFiles,
+    role: Role,
+    now: SystemTime,
+) -> String {
     let mut text = String::new();
     let role = match role {
         Role::Signs => "signs",
@@ -107,7 +128,11 @@ fn described(certificate: &Certificate, files: &AuthorityFiles, role: Role, now:
         ("role", role.to_owned()),
         (
             "valid",
-            format!("{} to {} ({left})", Rfc3339(certificate.not_before()), Rfc3339(certificate.not_after())),
+            format!(
+                "{} to {} ({left})",
+                Rfc3339(certificate.not_before()),
+                Rfc3339(certificate.not_after())
+            ),
         ),
         ("sha256", certificate.fingerprint()),
         ("certificate", files.cert.display().to_string()),

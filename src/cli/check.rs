@@ -55,7 +55,15 @@ enum Kind {
 }
 
 /// Keys that only a policy has.
-const POLICY_KEYS: [&str; 7] = ["name", "on_invalid_rule", "options", "lists", "rules", "cases", "spaces"];
+const POLICY_KEYS: [&str; 7] = [
+    "name",
+    "on_invalid_rule",
+    "options",
+    "lists",
+    "rules",
+    "cases",
+    "spaces",
+];
 
 impl Kind {
     /// Tells a policy from a configuration by what is in it: `policy: 1` or one of a policy's own keys.
@@ -67,9 +75,12 @@ impl Kind {
         }
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let tree = parse(&Arc::from(""), &text, &mut Problems::new());
-        let Some(tree) = tree else { return Self::Configuration };
-        let version =
-            tree.get("policy").is_some_and(|node| matches!(node.value, Value::Int(..) | Value::Text(_)));
+        let Some(tree) = tree else {
+            return Self::Configuration;
+        };
+        let version = tree
+            .get("policy")
+            .is_some_and(|node| matches!(node.value, Value::Int(..) | Value::Text(_)));
         if version || POLICY_KEYS.iter().any(|key| tree.get(key).is_some()) {
             Self::Policy
         } else {
@@ -106,7 +117,10 @@ struct Checked {
 impl Report {
     /// A configuration, and the policies that it names.
     fn configuration(&mut self, path: Option<PathBuf>) {
-        let overrides = Overrides { config: path.clone(), ..Overrides::default() };
+        let overrides = Overrides {
+            config: path.clone(),
+            ..Overrides::default()
+        };
         let loaded = match load::load(&overrides, &Surroundings::of_process()) {
             Ok(loaded) => loaded,
             Err(problems) => {
@@ -124,16 +138,28 @@ impl Report {
         let opens_tunnels = tunnels.is_some();
         self.checked.extend(tunnels);
         self.problems.extend(loaded.problems);
-        self.problems
-            .extend(loaded.settings.dangers().into_iter().map(|danger| Problem::error(&place, danger)));
+        self.problems.extend(
+            loaded
+                .settings
+                .dangers()
+                .into_iter()
+                .map(|danger| Problem::error(&place, danger)),
+        );
         let origin = &loaded.settings.policy.origin;
         self.policy(origin);
         if let Some(shadow) = &loaded.settings.policy.shadow {
             let shadow = PolicyOrigin::Path(shadow.clone());
             self.policy(&shadow);
-            self.policies.iter_mut().filter(|checked| checked.origin == shadow).for_each(|c| c.named = true);
+            self.policies
+                .iter_mut()
+                .filter(|checked| checked.origin == shadow)
+                .for_each(|c| c.named = true);
         }
-        let Some(checked) = self.policies.iter_mut().find(|checked| checked.origin == *origin) else {
+        let Some(checked) = self
+            .policies
+            .iter_mut()
+            .find(|checked| checked.origin == *origin)
+        else {
             return;
         };
         checked.named = true;
@@ -144,14 +170,19 @@ impl Report {
             self.problems.push(Problem::error(&place, NOT_KEPT));
         }
         if loaded.file.is_some() {
-            let mut unknown = policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
+            let mut unknown =
+                policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
             checked.texts.show(&mut unknown);
             self.problems.extend(unknown);
         }
     }
 
     fn policy(&mut self, origin: &PolicyOrigin) {
-        if self.policies.iter().any(|checked| checked.origin == *origin) {
+        if self
+            .policies
+            .iter()
+            .any(|checked| checked.origin == *origin)
+        {
             return;
         }
         let opened = policy::open(origin).map(|compiled| {
@@ -168,7 +199,9 @@ impl Report {
                     PolicyOrigin::Path(path) => path.display().to_string(),
                     PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
                 };
-                self.checked.push(format!("{place}: {name}@{revision}, {rules} rules, {cases} cases"));
+                self.checked.push(format!(
+                    "{place}: {name}@{revision}, {rules} rules, {cases} cases"
+                ));
                 let place = Place::of_file(&Arc::from(place.as_str()));
                 self.policies.push(Checked {
                     origin: origin.clone(),
@@ -203,11 +236,17 @@ impl Report {
         let alone = self.policies.iter().filter(|checked| !checked.named);
         let doubts = alone.filter_map(|checked| checked.undecided_tunnels.clone());
         let every = doubts.filter(|problem| problem.severity == Severity::Warning);
-        self.problems.extend(every.map(|problem| Problem { severity: Severity::Advice, ..problem }));
+        self.problems.extend(every.map(|problem| Problem {
+            severity: Severity::Advice,
+            ..problem
+        }));
     }
 
     fn count(&self, severity: Severity) -> usize {
-        self.problems.iter().filter(|p| p.severity == severity).count()
+        self.problems
+            .iter()
+            .filter(|p| p.severity == severity)
+            .count()
     }
 
     fn exit(&self, args: &CheckArgs) -> Exit {
@@ -220,14 +259,22 @@ impl Report {
     }
 
     fn summary(&self, paint: Paint) -> String {
-        let mut text: String = self.checked.iter().map(|line| format!("{line}\n")).collect();
+        let mut text: String = self
+            .checked
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect();
         let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
             (0, _) => Tone::Doubt,
             (_, _) => Tone::Bad,
         };
-        let counts = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        let counts = format!(
+            "{}, {}",
+            counted(errors, "error"),
+            counted(warnings, "warning")
+        );
         text.push_str(&paint.paint(tone, counts));
         text.push('\n');
         text
@@ -245,7 +292,9 @@ impl Report {
 /// Where tunnels may go, and what reaches inside.
 fn tunnels(egress: &Egress, settings: &Tls) -> Option<String> {
     let open = |port: &u16| egress.connect_ports.contains(*port) && egress.ports.contains(*port);
-    let tls = (1..=u16::MAX).filter(open).any(|port| egress.tls_ports.contains(port));
+    let tls = (1..=u16::MAX)
+        .filter(open)
+        .any(|port| egress.tls_ports.contains(port));
     tls.then(|| {
         let ports: Vec<String> = egress.tls_ports.ranges().iter().map(shown).collect();
         let judged = if settings.intercept {
@@ -273,22 +322,31 @@ fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
     let (trail, decision) = policy.decide(&Facts::of_tunnel(&host));
     let refusal = Refusal::by_policy(policy, &trail, &decision)?;
     let undecided = refusal.reason == Reason::Undecided;
-    let rule =
-        refusal.rule.as_ref().map_or("the policy".to_owned(), |rule| format!("rule `{}`", rule.as_str()));
+    let rule = refusal
+        .rule
+        .as_ref()
+        .map_or("the policy".to_owned(), |rule| {
+            format!("rule `{}`", rule.as_str())
+        });
     let problem = if policy.judges_tunnels_alike() {
-        let message =
-            format!("every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides");
+        let message = format!(
+            "every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides"
+        );
         Problem::warning(place, message)
     } else {
-        let message =
-            format!("tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide");
+        let message = format!(
+            "tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide"
+        );
         Problem::advice(place, message)
     };
-    let help =
-        "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
+    let help = "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
     undecided.then(|| problem.help(help))
 }
 
 fn counted(number: usize, word: &str) -> String {
-    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+    if number == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{number} {word}s")
+    }
 }

@@ -23,7 +23,10 @@ pub(super) fn run(args: &DecideArgs) -> Exit {
         Ok(policy) => policy,
         Err(exit) => return exit,
     };
-    let (input, output) = (BufReader::new(io::stdin().lock()), BufWriter::new(io::stdout().lock()));
+    let (input, output) = (
+        BufReader::new(io::stdin().lock()),
+        BufWriter::new(io::stdout().lock()),
+    );
     match judge_all(&policy, args.format, input, output) {
         Ok(exit) => exit,
         Err(error) => out::failed(&error),
@@ -63,7 +66,9 @@ impl Unread {
     fn show(&self, format: LineFormat) -> String {
         match format {
             LineFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
-            LineFormat::Tsv => [&self.input, "error", "", &self.error, "", ""].map(cell).join("\t"),
+            LineFormat::Tsv => [&self.input, "error", "", &self.error, "", ""]
+                .map(cell)
+                .join("\t"),
         }
     }
 }
@@ -74,7 +79,10 @@ fn cell(text: &str) -> String {
 }
 
 fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Unread> {
-    let unread = |error| Unread { input: String::from_utf8_lossy(line).into_owned(), error };
+    let unread = |error| Unread {
+        input: String::from_utf8_lossy(line).into_owned(),
+        error,
+    };
     let facts = read(line).map_err(unread)?;
     let trial = Trial::new(policy, &facts, Profile::Generic);
     Ok(match format {
@@ -92,6 +100,7 @@ pub(super) fn read(line: &[u8]) -> Result<CaseFacts, String> {
     if !text.starts_with('{') {
         return CaseFacts::of_url(text);
     }
-    let facts: Map<String, Json> = serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;
+    let facts: Map<String, Json> =
+        serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;
     CaseFacts::from_json(&facts)
 }

@@ -56,24 +56,35 @@ pub(super) fn run(args: &DecisionsArgs) -> Exit {
 fn place(args: &DecisionsArgs) -> Result<Place, Exit> {
     if let Some(named) = &args.log {
         return match named == Path::new("-") {
-            true if args.all => Err(complain(&"--all: beside standard input (--log -) no rotated files are")),
+            true if args.all => Err(complain(
+                &"--all: beside standard input (--log -) no rotated files are",
+            )),
             true => Ok(Place::Stdin),
             false => Ok(Place::File(named.clone())),
         };
     }
-    let overrides = Overrides { config: args.config.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        config: args.config.clone(),
+        ..Overrides::default()
+    };
     let logs = open::settings(&overrides)?.settings.logs;
     let cure = "set it to a file, or name a log with --log FILE (--log - is standard input)";
     let path = match logs.decisions {
         LogTarget::File(path) => path,
         LogTarget::Stderr => {
-            return Err(complain(&format!("logs.decisions is stderr, which cannot be read: {cure}")));
+            return Err(complain(&format!(
+                "logs.decisions is stderr, which cannot be read: {cure}"
+            )));
         }
         LogTarget::Stdout => {
-            return Err(complain(&format!("logs.decisions is stdout, which cannot be read: {cure}")));
+            return Err(complain(&format!(
+                "logs.decisions is stdout, which cannot be read: {cure}"
+            )));
         }
         LogTarget::Nowhere => {
-            return Err(complain(&format!("logs.decisions is none, so there is no log: {cure}")));
+            return Err(complain(&format!(
+                "logs.decisions is none, so there is no log: {cure}"
+            )));
         }
     };
     match logs.format {
@@ -118,7 +129,11 @@ fn reading<'a, S: Sink>(args: &'a DecisionsArgs, sink: S) -> Reading<'a, S> {
     Reading::new(sink, &args.filters, args.since.map(|since| since.text(now)))
 }
 
-fn read<S: Sink>(args: &DecisionsArgs, place: &Place, reading: &mut Reading<'_, S>) -> io::Result<()> {
+fn read<S: Sink>(
+    args: &DecisionsArgs,
+    place: &Place,
+    reading: &mut Reading<'_, S>,
+) -> io::Result<()> {
     let path = match place {
         Place::Stdin => {
             reading.begin("standard input");
@@ -126,7 +141,11 @@ fn read<S: Sink>(args: &DecisionsArgs, place: &Place, reading: &mut Reading<'_, 
         }
         Place::File(path) => path,
     };
-    let until = if args.follow { Until::Forever } else { Until::End };
+    let until = if args.follow {
+        Until::Forever
+    } else {
+        Until::End
+    };
     let start = match until {
         _ if args.all => Start::Oldest,
         Until::Forever if args.since.is_none() => Start::Tail,

@@ -53,7 +53,10 @@ pub(super) fn run() -> Exit {
         Ok(compiled) => compiled.policy,
         Err(problems) => return open::refused(&problems),
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return say_and_fail(&error),
     };
@@ -64,9 +67,15 @@ pub(super) fn run() -> Exit {
 }
 
 async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
-    let site = site::start().await.map_err(|error| format!("cannot start the demo's site: {error}"))?;
+    let site = site::start()
+        .await
+        .map_err(|error| format!("cannot start the demo's site: {error}"))?;
     let server = Server::start(&settings(&site), policy).map_err(|error| error.to_string())?;
-    let proxy = server.proxy.first().copied().ok_or("the proxy does not listen")?;
+    let proxy = server
+        .proxy
+        .first()
+        .copied()
+        .ok_or("the proxy does not listen")?;
     print(&format!(
         "A shop of {} hosts on loopback, a crawler that follows every link, crawlgate between them (http://{proxy}).\n\n",
         site::HOSTS.len()
@@ -77,16 +86,27 @@ async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
 }
 
 fn settings(site: &site::Site) -> Settings {
-    let mut settings =
-        Settings { listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 0))], ..Settings::default() };
+    let mut settings = Settings {
+        listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 0))],
+        ..Settings::default()
+    };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
     settings.logs.decisions = LogTarget::Nowhere;
     settings.store.path = None;
     settings.egress.allow_loopback = true;
-    settings.egress.ports = [site.port, site.closed_port, 80].into_iter().map(|port| port..=port).collect();
-    settings.egress.hosts = site::HOSTS.iter().map(|host| ((*host).to_owned(), vec![LOOPBACK])).collect();
+    settings.egress.ports = [site.port, site.closed_port, 80]
+        .into_iter()
+        .map(|port| port..=port)
+        .collect();
+    settings.egress.hosts = site::HOSTS
+        .iter()
+        .map(|host| ((*host).to_owned(), vec![LOOPBACK]))
+        .collect();
     // A name that leads to where cloud machines keep their credentials.
-    settings.egress.hosts.insert("metadata.shop.test".into(), vec![Ipv4Addr::new(169, 254, 169, 254).into()]);
+    settings.egress.hosts.insert(
+        "metadata.shop.test".into(),
+        vec![Ipv4Addr::new(169, 254, 169, 254).into()],
+    );
     settings.timeouts.response_head = Duration::from_millis(300);
     settings.timeouts.dns = Duration::from_secs(2);
     settings.timeouts.drain = Duration::from_secs(1);
@@ -122,16 +142,27 @@ fn report(pages: &[Page]) -> Exit {
         let _ = writeln!(text, "{count:>6}  {reason}");
     }
     let seen: BTreeSet<&str> = by_reason.into_keys().collect();
-    let missing: Vec<&str> = PROVOKED.into_iter().filter(|reason| !seen.contains(reason)).collect();
+    let missing: Vec<&str> = PROVOKED
+        .into_iter()
+        .filter(|reason| !seen.contains(reason))
+        .collect();
     if missing.is_empty() {
         text.push_str(
             "\nYour own crawler: start `crawlgate run`, then set http_proxy=http://127.0.0.1:3128\n",
         );
     } else {
-        let _ = writeln!(text, "\nnot seen, though the site provokes it: {}", missing.join(", "));
+        let _ = writeln!(
+            text,
+            "\nnot seen, though the site provokes it: {}",
+            missing.join(", ")
+        );
     }
     print(&text);
-    if missing.is_empty() { Exit::Success } else { Exit::Negative }
+    if missing.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Negative
+    }
 }
 
 fn print(text: &str) {

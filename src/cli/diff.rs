@@ -80,13 +80,22 @@ impl<'a> Report<'a> {
         let options = Options::of(old, new);
         let judge = |(facts, profile): &'a (CaseFacts, Option<Profile>)| {
             let profile = profile.unwrap_or(args.profile);
-            let (was, is) = (Trial::new(old, facts, profile), Trial::new(new, facts, profile));
+            let (was, is) = (
+                Trial::new(old, facts, profile),
+                Trial::new(new, facts, profile),
+            );
             Change::between(facts, &was, &is, &options)
         };
         let changes: Vec<Change<'_>> = asked.facts.iter().filter_map(judge).collect();
         Self {
-            old: Side { policy: old, path: &args.old },
-            new: Side { policy: new, path: &args.new },
+            old: Side {
+                policy: old,
+                path: &args.old,
+            },
+            new: Side {
+                policy: new,
+                path: &args.new,
+            },
             asked: asked.facts.len(),
             unread: &asked.unread,
             summary: Summary::of(&changes),
@@ -96,8 +105,14 @@ impl<'a> Report<'a> {
     }
 
     fn exit(&self) -> Exit {
-        let rewritten = self.structure.as_ref().is_some_and(|structure| !structure.is_empty());
-        match (self.unread.is_empty(), self.changes.is_empty() && !rewritten) {
+        let rewritten = self
+            .structure
+            .as_ref()
+            .is_some_and(|structure| !structure.is_empty());
+        match (
+            self.unread.is_empty(),
+            self.changes.is_empty() && !rewritten,
+        ) {
             (false, _) => Exit::Invalid,
             (true, true) => Exit::Success,
             (true, false) => Exit::Negative,

@@ -24,7 +24,10 @@ const ADDING: &str = "NODE_EXTRA_CA_CERTS";
 
 /// Runs the command. Exit 2 if the crawler has no listener, 3 if a path cannot be written down.
 pub(super) fn run(args: &EnvArgs) -> Exit {
-    let overrides = Overrides { config: args.config.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        config: args.config.clone(),
+        ..Overrides::default()
+    };
     let settings = match open::settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
@@ -33,7 +36,9 @@ pub(super) fn run(args: &EnvArgs) -> Exit {
         Ok(listener) => listener,
         Err(mistake) => return out::complain(&mistake),
     };
-    let shell = args.shell.unwrap_or_else(|| usual_shell(env::var("SHELL").ok().as_deref()));
+    let shell = args
+        .shell
+        .unwrap_or_else(|| usual_shell(env::var("SHELL").ok().as_deref()));
     match variables(listener.address, &settings.tls) {
         Ok(variables) => out::write(&written(shell, &variables), Exit::Success),
         Err(mistake) => out::say_and_fail(&mistake),
@@ -44,9 +49,16 @@ fn listener<'s>(settings: &'s Settings, crawler: Option<&str>) -> Result<&'s Lis
     let all = &settings.listen;
     let Some(name) = crawler else {
         let general = all.iter().find(|listener| listener.crawler.is_none());
-        return general.or(all.first()).ok_or_else(|| "nothing listens".to_owned());
+        return general
+            .or(all.first())
+            .ok_or_else(|| "nothing listens".to_owned());
     };
-    let own = |listener: &&Listener| listener.crawler.as_ref().is_some_and(|slug| slug.as_str() == name);
+    let own = |listener: &&Listener| {
+        listener
+            .crawler
+            .as_ref()
+            .is_some_and(|slug| slug.as_str() == name)
+    };
     all.iter().find(own).ok_or_else(|| {
         if settings.crawlers.iter().any(|registration| registration.crawler.as_str() == name) {
             format!(
@@ -62,8 +74,9 @@ fn listener<'s>(settings: &'s Settings, crawler: Option<&str>) -> Result<&'s Lis
 
 fn variables(listener: SocketAddr, tls: &Tls) -> Result<Vec<(&'static str, String)>, String> {
     let proxy = format!("http://{}", reachable(listener));
-    let mut all: Vec<(&str, String)> =
-        ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, proxy.clone())).into();
+    let mut all: Vec<(&str, String)> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+        .map(|name| (name, proxy.clone()))
+        .into();
     all.extend(["no_proxy", "NO_PROXY"].map(|name| (name, NO_PROXY.to_owned())));
     if !tls.intercept {
         return Ok(all);
@@ -76,7 +89,9 @@ fn variables(listener: SocketAddr, tls: &Tls) -> Result<Vec<(&'static str, Strin
     };
     for file in [&bundle, &added] {
         if !Path::new(file).exists() {
-            out::warn(&format!("{file} is not there yet: `crawlgate run` makes it, and `crawlgate ca init`"));
+            out::warn(&format!(
+                "{file} is not there yet: `crawlgate run` makes it, and `crawlgate ca init`"
+            ));
         }
     }
     all.extend(REPLACING.map(|name| (name, bundle.clone())));
@@ -99,7 +114,9 @@ fn absolute(path: &Path) -> Result<String, String> {
     let unfit = || format!("{} cannot be written into a variable", path.display());
     let whole = |path: &Path| fs::canonicalize(path).ok();
     let found = whole(path).or_else(|| {
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = path
+            .parent()
+            .filter(|directory| !directory.as_os_str().is_empty());
         Some(whole(directory.unwrap_or(Path::new(".")))?.join(path.file_name()?))
     });
     let found: PathBuf = match found {
@@ -124,9 +141,15 @@ fn written(shell: Shell, variables: &[(&str, String)]) -> String {
         let _ = match shell {
             Shell::Sh => writeln!(text, "export {name}={};", quoted(value, &[('\'', r"'\''")])),
             Shell::Fish => {
-                writeln!(text, "set -gx {name} {};", quoted(value, &[('\\', r"\\"), ('\'', r"\'")]))
+                writeln!(
+                    text,
+                    "set -gx {name} {};",
+                    quoted(value, &[('\\', r"\\"), ('\'', r"\'")])
+                )
             }
-            Shell::Powershell => writeln!(text, "$env:{name} = {};", quoted(value, &[('\'', "''")])),
+            Shell::Powershell => {
+                writeln!(text, "$env:{name} = {};", quoted(value, &[('\'', "''")]))
+            }
         };
     }
     let usage = match shell {
@@ -181,9 +204,11 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_is_reached_at_home() {
-        for (listener, home) in
-            [("0.0.0.0:3128", "127.0.0.1:3128"), ("[::]:3128", "[::1]:3128"), ("192.0.2.1:1", "192.0.2.1:1")]
-        {
+        for (listener, home) in [
+            ("0.0.0.0:3128", "127.0.0.1:3128"),
+            ("[::]:3128", "[::1]:3128"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+        ] {
             assert_eq!(reachable(listener.parse().unwrap()), home.parse().unwrap());
         }
     }

@@ -32,17 +32,31 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
-    let profile = args.profile.or_else(|| crawler?.profile()).unwrap_or(Profile::Generic);
+    let profile = args
+        .profile
+        .or_else(|| crawler?.profile())
+        .unwrap_or(Profile::Generic);
     let trial = Trial::new(&policy, &facts, profile);
     let text = match args.format {
         Format::Text => {
-            let depth = if args.all { Depth::All } else { Depth::WhatIsSet };
+            let depth = if args.all {
+                Depth::All
+            } else {
+                Depth::WhatIsSet
+            };
             Page::new(Paint::for_stdout(), paint::width(), depth).of(&trial, &facts)
         }
-        Format::Json => format!("{:#}\n", explanation::of(&trial, &facts, &Answers::of(&trial, &facts))),
+        Format::Json => format!(
+            "{:#}\n",
+            explanation::of(&trial, &facts, &Answers::of(&trial, &facts))
+        ),
     };
     let refused = trial.decision.verdict != Verdict::Admit;
-    let exit = if args.exit_code && refused { Exit::Negative } else { Exit::Success };
+    let exit = if args.exit_code && refused {
+        Exit::Negative
+    } else {
+        Exit::Success
+    };
     out::write(&text, exit)
 }
 
@@ -52,13 +66,20 @@ fn open(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
         Some(path) => return Ok((open::policy(Some(path))?, None)),
         None => open::settings(&Overrides::default())?,
     };
-    let known = loaded.settings.crawlers.into_iter().map(|known| known.crawler);
+    let known = loaded
+        .settings
+        .crawlers
+        .into_iter()
+        .map(|known| known.crawler);
     let name = args.crawler.as_deref().unwrap_or(Crawler::ANONYMOUS);
     let crawler = known.into_iter().find(|known| known.as_str() == name);
     if crawler.is_none() && name != Crawler::ANONYMOUS && loaded.file.is_some() {
         warn(&format!("the configuration knows no crawler {name}"));
     }
-    Ok((open::compiled(&loaded.settings.policy.origin)?.policy, crawler))
+    Ok((
+        open::compiled(&loaded.settings.policy.origin)?.policy,
+        crawler,
+    ))
 }
 
 /// The arguments as the facts of `decide`, so that both mean the same.
@@ -70,7 +91,11 @@ fn facts(args: &ExplainArgs) -> Map<String, Json> {
             values.push(json!(value));
         }
     }
-    let usage = args.usage.iter().map(|(name, word)| (name.clone(), json!(word))).collect();
+    let usage = args
+        .usage
+        .iter()
+        .map(|(name, word)| (name.clone(), json!(word)))
+        .collect();
     let facts = [
         ("url", json!(args.url)),
         ("tunnel", json!(args.tunnel)),
@@ -92,9 +117,16 @@ fn facts(args: &ExplainArgs) -> Map<String, Json> {
         ("known", json!(args.known)),
         ("year", json!(args.year)),
     ];
-    facts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    facts
+        .map(|(key, value)| (key.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 fn unless_empty(object: Map<String, Json>) -> Json {
-    if object.is_empty() { Json::Null } else { object.into() }
+    if object.is_empty() {
+        Json::Null
+    } else {
+        object.into()
+    }
 }

@@ -15,8 +15,8 @@ use crate::ledger::sought::Sought;
 
 use super::Exit;
 use super::args::{
-    ExportFormat, Format, LedgerCommand, LedgerExportArgs, LedgerListArgs, LedgerStatsArgs, ListFormat,
-    PlaceArgs, SoughtArgs,
+    ExportFormat, Format, LedgerCommand, LedgerExportArgs, LedgerListArgs, LedgerStatsArgs,
+    ListFormat, PlaceArgs, SoughtArgs,
 };
 use super::out::{self, complain, say_and_fail};
 use super::progress::Bar;
@@ -55,8 +55,14 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
             // As the ledger's own file: URLs may hold secrets.
-            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            Box::new(file.map_err(|error| complain(&format!("--output {}: {error}", path.display())))?)
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path);
+            Box::new(
+                file.map_err(|error| complain(&format!("--output {}: {error}", path.display())))?,
+            )
         }
     };
     let output = BufWriter::with_capacity(BUFFER, output);
@@ -64,7 +70,10 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
         ExportFormat::Ndjson => Rows::lines(output),
         ExportFormat::Csv => Rows::csv(output),
     };
-    let total = source.stats().ok().and_then(|stats| stats.get("urls").and_then(Json::as_u64));
+    let total = source
+        .stats()
+        .ok()
+        .and_then(|stats| stats.get("urls").and_then(Json::as_u64));
     let exit = write(&source, &sought, usize::MAX, rows, total);
     Ok(exit)
 }
@@ -74,7 +83,9 @@ fn opened(place: &PlaceArgs, sought: &SoughtArgs) -> Result<(Source, SoughtIn), 
     let said = sought.said();
     let mut sought = Sought::default();
     for (key, value) in &said {
-        sought.set(key, value).map_err(|error| complain(&format!("--{key}: {error}")))?;
+        sought
+            .set(key, value)
+            .map_err(|error| complain(&format!("--{key}: {error}")))?;
     }
     Ok((Source::open(place)?, SoughtIn { said, sought }))
 }
@@ -118,7 +129,9 @@ fn write<W: Write>(
 }
 
 fn stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
-    let document = Source::open(&args.place)?.stats().map_err(|failure| failed(&failure))?;
+    let document = Source::open(&args.place)?
+        .stats()
+        .map_err(|failure| failed(&failure))?;
     let text = match args.format {
         Format::Json => format!("{document:#}\n"),
         Format::Text => counted(&document),
@@ -137,8 +150,11 @@ fn failed(failure: &Failure) -> Exit {
 fn counted(stats: &Json) -> String {
     let mut text = format!("{:>14}  URLs\n", number(stats, "urls"));
     let by_status = stats.get("by_status").and_then(Json::as_object);
-    let mut counts: Vec<(&String, u64)> =
-        by_status.into_iter().flatten().map(|(word, count)| (word, count.as_u64().unwrap_or(0))).collect();
+    let mut counts: Vec<(&String, u64)> = by_status
+        .into_iter()
+        .flatten()
+        .map(|(word, count)| (word, count.as_u64().unwrap_or(0)))
+        .collect();
     counts.sort_by_key(|(word, count)| (std::cmp::Reverse(*count), *word));
     for (word, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         let _ = writeln!(text, "{count:>14}    {word}");
@@ -173,9 +189,14 @@ mod tests {
     /// A ledger that is closed reads as one whose disk fails does.
     #[test]
     fn what_cannot_be_read_ends_in_a_failure_and_not_quietly() {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         let source = Source::Files(ledger.clone());
-        let sought = SoughtIn { said: vec![], sought: Sought::default() };
+        let sought = SoughtIn {
+            said: vec![],
+            sought: Sought::default(),
+        };
         let written = || {
             let mut output = vec![];
             let exit = write(&source, &sought, usize::MAX, Rows::array(&mut output), None);
@@ -184,7 +205,9 @@ mod tests {
         assert_eq!(written(), (Exit::Success, "[]\n".to_owned()));
         ledger.close();
         assert_eq!(written(), (Exit::CannotRun, String::new()), "no whole list");
-        let Err(Failure::Other(words)) = source.page(&sought, None, 1) else { panic!("it is read") };
+        let Err(Failure::Other(words)) = source.page(&sought, None, 1) else {
+            panic!("it is read")
+        };
         assert!(words.contains("can no longer be read"), "{words}");
     }
 }

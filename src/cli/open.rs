@@ -43,7 +43,8 @@ pub(super) fn compiled(origin: &PolicyOrigin) -> Result<Compiled, Exit> {
 }
 
 pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {
-    let loaded = load::load(overrides, &Surroundings::of_process()).map_err(|problems| refused(&problems))?;
+    let loaded = load::load(overrides, &Surroundings::of_process())
+        .map_err(|problems| refused(&problems))?;
     tell(&loaded.problems);
     Ok(loaded)
 }
@@ -51,7 +52,9 @@ pub(super) fn settings(overrides: &Overrides) -> Result<Loaded, Exit> {
 /// The same, and what is only doubtful is for those who run under it.
 pub(super) fn settings_alone(overrides: &Overrides) -> Result<Settings, Exit> {
     let loaded = load::load(overrides, &Surroundings::of_process());
-    loaded.map(|loaded| loaded.settings).map_err(|problems| refused(&problems))
+    loaded
+        .map(|loaded| loaded.settings)
+        .map_err(|problems| refused(&problems))
 }
 
 /// Tells the errors, and leaves the warnings beside them to `check`.

@@ -21,12 +21,20 @@ use super::bundle;
 /// If there are none, or a file of them cannot be used; in words that name it.
 pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, String> {
     let tls = &settings.tls;
-    let verify = if tls.verify_upstream { Verify::On } else { Verify::Skip };
+    let verify = if tls.verify_upstream {
+        Verify::On
+    } else {
+        Verify::Skip
+    };
     let roots = match verify {
         Verify::On => roots(tls)?,
         Verify::Skip => RootCertStore::empty(),
     };
-    Ok(OriginTlsSettings { verify, roots, handshake: settings.timeouts.tls })
+    Ok(OriginTlsSettings {
+        verify,
+        roots,
+        handshake: settings.timeouts.tls,
+    })
 }
 
 /// Those that the settings name.
@@ -78,7 +86,9 @@ fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
         added.map_err(|error| told(format!("certificate {count} cannot be a root: {error}")))?;
     }
     if count == 0 {
-        return Err(told("there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned()));
+        return Err(told(
+            "there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -91,5 +101,9 @@ pub(super) fn verifying(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
     let config = ClientConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(Arc::new(config.with_root_certificates(roots(tls)?).with_no_client_auth()))
+    Ok(Arc::new(
+        config
+            .with_root_certificates(roots(tls)?)
+            .with_no_client_auth(),
+    ))
 }

@@ -12,7 +12,10 @@ use super::paint::{Paint, Tone};
 /// Writes an answer to standard output; `exit` if that works.
 pub(super) fn write(text: &str, exit: Exit) -> Exit {
     let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
         Ok(()) => exit,
         Err(error) => failed(&error),
     }
@@ -61,7 +64,11 @@ fn painted(problem: &Problem, paint: Paint) -> String {
     };
     let word = problem.severity.as_str();
     let shown = snippet::rendered(problem, paint.into());
-    shown.replacen(&format!(": {word}: "), &format!(": {}: ", paint.paint(tone, word)), 1)
+    shown.replacen(
+        &format!(": {word}: "),
+        &format!(": {}: ", paint.paint(tone, word)),
+        1,
+    )
 }
 
 fn say(tone: Tone, word: &str, what: &dyn Display) {

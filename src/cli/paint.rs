@@ -40,7 +40,11 @@ impl Paint {
 
     fn when(terminal: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        if terminal && !refused { Self::Colours } else { Self::Plain }
+        if terminal && !refused {
+            Self::Colours
+        } else {
+            Self::Plain
+        }
     }
 
     /// The text in the colour of its meaning.
@@ -75,8 +79,13 @@ impl Tone {
 
 /// How many columns a text may have: `COLUMNS`, else the terminal's, else 100.
 pub(super) fn width() -> usize {
-    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
-    given.filter(|columns| *columns > 0).or_else(terminal_width).unwrap_or(USUAL_WIDTH)
+    let given = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.trim().parse().ok());
+    given
+        .filter(|columns| *columns > 0)
+        .or_else(terminal_width)
+        .unwrap_or(USUAL_WIDTH)
 }
 
 /// The width where nothing says another.
@@ -92,7 +101,10 @@ pub(super) fn fitted(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    text.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 /// A text in lines of at most so many columns, broken at spaces; a word that is longer stands alone.

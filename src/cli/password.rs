@@ -29,7 +29,11 @@ pub(super) fn run() -> Exit {
 
 fn read() -> io::Result<String> {
     let input = io::stdin();
-    let silence = if input.is_terminal() { Silence::of_the_terminal() } else { None };
+    let silence = if input.is_terminal() {
+        Silence::of_the_terminal()
+    } else {
+        None
+    };
     if silence.is_some() {
         eprint!("Password: ");
         io::stderr().flush()?;

@@ -22,7 +22,12 @@ pub(super) struct Bar {
 impl Bar {
     /// Nothing is shown yet. `what` is what is counted: `URLs`.
     pub(super) fn new(what: &'static str) -> Self {
-        Self { clock: Clock::system(), what, shown: None, terminal: io::stderr().is_terminal() }
+        Self {
+            clock: Clock::system(),
+            what,
+            shown: None,
+            terminal: io::stderr().is_terminal(),
+        }
     }
 
     /// So many are done of so many; a total of zero is none that is known.
@@ -33,7 +38,11 @@ impl Bar {
             return;
         }
         self.shown = Some(now);
-        let _ = write!(io::stderr().lock(), "\r\x1b[K{}", line(done, total, self.what));
+        let _ = write!(
+            io::stderr().lock(),
+            "\r\x1b[K{}",
+            line(done, total, self.what)
+        );
     }
 }
 
@@ -46,10 +55,16 @@ impl Drop for Bar {
 }
 
 fn line(done: u64, total: u64, what: &str) -> String {
-    let Some(share) = (done.min(total) * 100).checked_div(total) else { return format!("{done} {what}") };
+    let Some(share) = (done.min(total) * 100).checked_div(total) else {
+        return format!("{done} {what}");
+    };
     let cells = usize::try_from(share * CELLS / 100).unwrap_or(0);
     let rest = usize::try_from(CELLS).unwrap_or(0) - cells;
-    format!("[{}{}] {share:>3} %  {done} of {total} {what}", "#".repeat(cells), ".".repeat(rest))
+    format!(
+        "[{}{}] {share:>3} %  {done} of {total} {what}",
+        "#".repeat(cells),
+        ".".repeat(rest)
+    )
 }
 
 #[cfg(test)]
@@ -59,8 +74,17 @@ mod tests {
     #[test]
     fn a_bar_says_how_far_it_is() {
         assert_eq!(line(7, 0, "URLs"), "7 URLs");
-        assert_eq!(line(0, 2, "URLs"), "[..............................]   0 %  0 of 2 URLs");
-        assert_eq!(line(1, 2, "URLs"), "[###############...............]  50 %  1 of 2 URLs");
-        assert_eq!(line(9, 2, "URLs"), "[##############################] 100 %  9 of 2 URLs");
+        assert_eq!(
+            line(0, 2, "URLs"),
+            "[..............................]   0 %  0 of 2 URLs"
+        );
+        assert_eq!(
+            line(1, 2, "URLs"),
+            "[###############...............]  50 %  1 of 2 URLs"
+        );
+        assert_eq!(
+            line(9, 2, "URLs"),
+            "[##############################] 100 %  9 of 2 URLs"
+        );
     }
 }

@@ -56,7 +56,12 @@ pub struct Beside {
 impl From<Policy> for Opened {
     /// A policy that no file stands behind.
     fn from(policy: Policy) -> Self {
-        Self { policy, written: Written::default(), footprint: Footprint::default(), shadow: None }
+        Self {
+            policy,
+            written: Written::default(),
+            footprint: Footprint::default(),
+            shadow: None,
+        }
     }
 }
 
@@ -89,8 +94,10 @@ impl Reloading {
         metrics: Metrics,
         clock: Clock,
     ) -> Self {
-        let (shadow, shadow_footprint) =
-            opened.shadow.map(|beside| (beside.policy, beside.footprint)).unzip();
+        let (shadow, shadow_footprint) = opened
+            .shadow
+            .map(|beside| (beside.policy, beside.footprint))
+            .unzip();
         let live = Live::load(opened.policy, opened.written, &metrics, &clock);
         let shadow = shadow.map(|policy| in_shadow(Arc::new(policy), &metrics, &clock));
         let in_force = Arc::new(InForce::new(keeper.under(live.in_front_of(shadow))));
@@ -125,7 +132,9 @@ impl Reloading {
         let this = Arc::clone(&self);
         let read = tokio::task::spawn_blocking(move || {
             let live = this.read();
-            let written = live.as_ref().and_then(|read| this.written(read.as_ref().ok()?));
+            let written = live
+                .as_ref()
+                .and_then(|read| this.written(read.as_ref().ok()?));
             (live, written.unwrap_or_default(), this.read_shadow())
         });
         let (live, written, shadow) = read.await.unwrap_or_else(|_| self.broken_down());
@@ -149,9 +158,16 @@ impl Reloading {
 
     /// A policy that needs a ledger takes force only with one.
     fn with_ledger(&self, read: Compiled, path: &Path) -> Read {
-        let problem =
-            |words: String| vec![Problem::error(&Place::of_file(&path.to_string_lossy().into()), words)];
-        self.keeper.prepare(&read.policy).map(|()| read).map_err(problem)
+        let problem = |words: String| {
+            vec![Problem::error(
+                &Place::of_file(&path.to_string_lossy().into()),
+                words,
+            )]
+        };
+        self.keeper
+            .prepare(&read.policy)
+            .map(|()| read)
+            .map_err(problem)
     }
 
     /// Blocks. `None` if there is no shadow policy.
@@ -172,7 +188,9 @@ impl Reloading {
         let (mut read, footprint) = policy::accept_noting(origin);
         locked(watch).was_read(footprint);
         if let Ok(compiled) = &mut read {
-            compiled.problems.extend(policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
+            compiled
+                .problems
+                .extend(policy::unknown_crawlers(&compiled.crawlers, &self.crawlers));
         }
         read
     }
@@ -183,7 +201,14 @@ impl Reloading {
             PolicyOrigin::BuiltIn => None,
             PolicyOrigin::Path(path) => Some(Err(vec![panicked(path)])),
         };
-        (live, Written::default(), self.settings.shadow.as_ref().map(|path| Err(vec![panicked(path)])))
+        (
+            live,
+            Written::default(),
+            self.settings
+                .shadow
+                .as_ref()
+                .map(|path| Err(vec![panicked(path)])),
+        )
     }
 
     /// Puts in force what is new. A mistake in one of the two policies does not keep the other from being loaded.
@@ -197,7 +222,13 @@ impl Reloading {
             Some(Ok(compiled)) => {
                 let outcome = loaded(old.as_ref().map(|old| old.policy.revision()), &compiled);
                 let stays = matches!(outcome, Outcome::Unchanged) && live.is_none();
-                let new = || Some(in_shadow(Arc::new(compiled.policy), &self.metrics, &self.clock));
+                let new = || {
+                    Some(in_shadow(
+                        Arc::new(compiled.policy),
+                        &self.metrics,
+                        &self.clock,
+                    ))
+                };
                 (if stays { old.clone() } else { new() }, Some(outcome))
             }
         };
@@ -208,9 +239,13 @@ impl Reloading {
         };
         if live.is_some() || !same_shadow {
             let live = live.unwrap_or_else(|| Live::of(&now));
-            self.in_force.replace(self.keeper.under(live.in_front_of(shadow)));
+            self.in_force
+                .replace(self.keeper.under(live.in_front_of(shadow)));
         }
-        Made { live: outcome, shadow: of_shadow }
+        Made {
+            live: outcome,
+            shadow: of_shadow,
+        }
     }
 
     /// What takes force, if anything does.
@@ -226,10 +261,18 @@ impl Reloading {
             Some(Ok(compiled)) => compiled,
         };
         match loaded(Some(now.policy.revision()), &compiled) {
-            outcome @ Outcome::Loaded { .. } => {
-                (Some(Live::load(compiled.policy, written, &self.metrics, &self.clock)), outcome)
+            outcome @ Outcome::Loaded { .. } => (
+                Some(Live::load(
+                    compiled.policy,
+                    written,
+                    &self.metrics,
+                    &self.clock,
+                )),
+                outcome,
+            ),
+            outcome @ (Outcome::Unchanged | Outcome::NothingToRead | Outcome::Refused(_)) => {
+                (None, outcome)
             }
-            outcome @ (Outcome::Unchanged | Outcome::NothingToRead | Outcome::Refused(_)) => (None, outcome),
         }
     }
 
@@ -237,7 +280,9 @@ impl Reloading {
         match outcome {
             // Counted with its rules.
             Outcome::Loaded { .. } => {}
-            Outcome::Unchanged | Outcome::NothingToRead => self.metrics.policy_unchanged(self.clock.wall()),
+            Outcome::Unchanged | Outcome::NothingToRead => {
+                self.metrics.policy_unchanged(self.clock.wall())
+            }
             Outcome::Refused(_) => self.metrics.policy_failed(),
         }
     }
@@ -264,7 +309,9 @@ impl Reloading {
 
     fn say_shadow(&self, trigger: Trigger, outcome: Option<&Outcome>) {
         let snapshot = self.in_force.load();
-        let (Some(outcome), Some(shadow)) = (outcome, &snapshot.shadow) else { return };
+        let (Some(outcome), Some(shadow)) = (outcome, &snapshot.shadow) else {
+            return;
+        };
         let (name, revision) = (shadow.policy.name(), shadow.policy.revision());
         tell(outcome.problems());
         match outcome {
@@ -280,7 +327,8 @@ impl Reloading {
 
     /// Asks for a reload whenever the files have changed, until the drain.
     pub(super) async fn watch(self: Arc<Self>, reloads: Reloads, mut drain: DrainWatch) {
-        let nothing = self.settings.origin == PolicyOrigin::BuiltIn && self.settings.shadow.is_none();
+        let nothing =
+            self.settings.origin == PolicyOrigin::BuiltIn && self.settings.shadow.is_none();
         if !self.settings.watch || nothing {
             return;
         }
@@ -292,7 +340,10 @@ impl Reloading {
                 _ = turn.tick() => {}
             }
             let this = Arc::clone(&self);
-            if tokio::task::spawn_blocking(move || this.look()).await.unwrap_or(false) {
+            if tokio::task::spawn_blocking(move || this.look())
+                .await
+                .unwrap_or(false)
+            {
                 reloads.reload(Trigger::Files).await;
             }
         }
@@ -315,7 +366,10 @@ fn loaded(before: Option<&str>, compiled: &Compiled) -> Outcome {
     if before == compiled.policy.revision() {
         return Outcome::Unchanged;
     }
-    Outcome::Loaded { before: before.to_owned(), warnings: compiled.problems.clone() }
+    Outcome::Loaded {
+        before: before.to_owned(),
+        warnings: compiled.problems.clone(),
+    }
 }
 
 /// How a policy is written that was read from there.
@@ -336,8 +390,13 @@ struct Live {
 impl Live {
     /// One that takes force now.
     fn load(policy: Policy, written: Written, metrics: &Metrics, clock: &Clock) -> Self {
-        let counters = metrics.policy_loaded(policy.name(), policy.revision(), counted(&policy), clock);
-        Self { policy: Arc::new(policy), counters, written: Arc::new(written.since(clock.wall())) }
+        let counters =
+            metrics.policy_loaded(policy.name(), policy.revision(), counted(&policy), clock);
+        Self {
+            policy: Arc::new(policy),
+            counters,
+            written: Arc::new(written.since(clock.wall())),
+        }
     }
 
     /// The one that is in force.
@@ -350,12 +409,18 @@ impl Live {
     }
 
     fn in_front_of(self, shadow: InShadow) -> Snapshot<Arc<PolicyMetrics>> {
-        Snapshot::new(self.policy, self.counters).written(self.written).beside(shadow)
+        Snapshot::new(self.policy, self.counters)
+            .written(self.written)
+            .beside(shadow)
     }
 }
 
 /// A policy that is judged in shadow from now on, its book empty: what it would change is asked of the live one of now.
-fn in_shadow(policy: Arc<Policy>, metrics: &Metrics, clock: &Clock) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
+fn in_shadow(
+    policy: Arc<Policy>,
+    metrics: &Metrics,
+    clock: &Clock,
+) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
     let counters = metrics.shadow_loaded(policy.name(), policy.revision(), counted(&policy), clock);
     Arc::new(ShadowPolicy { policy, counters })
 }
@@ -393,7 +458,10 @@ pub(super) fn standing_in_shadow(
 }
 
 /// The policy in force, for readiness; a warning if a newer one was refused.
-pub(super) fn standing(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Outcome>) -> CheckState {
+pub(super) fn standing(
+    snapshot: &Snapshot<Arc<PolicyMetrics>>,
+    last: Option<&Outcome>,
+) -> CheckState {
     let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
     match last {
         Some(Outcome::Refused(problems)) => {
@@ -401,7 +469,9 @@ pub(super) fn standing(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Ou
                 1 => "1 error".to_owned(),
                 count => format!("{count} errors"),
             };
-            CheckState::Warn(format!("{in_force} stays in force: the last reload found {errors}"))
+            CheckState::Warn(format!(
+                "{in_force} stays in force: the last reload found {errors}"
+            ))
         }
         Some(Outcome::Loaded { .. } | Outcome::Unchanged | Outcome::NothingToRead) | None => {
             CheckState::Ok(in_force)
@@ -411,5 +481,8 @@ pub(super) fn standing(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Ou
 
 fn panicked(path: &Path) -> Problem {
     let place = Place::of_file(&path.to_string_lossy().into());
-    Problem::error(&place, "crawlgate broke down on this policy; please report it")
+    Problem::error(
+        &place,
+        "crawlgate broke down on this policy; please report it",
+    )
 }

@@ -32,7 +32,9 @@ pub(super) fn run(args: &RobotsArgs) -> Exit {
 fn check(args: &RobotsCheckArgs) -> Exit {
     let agent = product_token(&args.agent);
     if agent.is_empty() {
-        return out::complain(&"--agent has to begin with a product token: letters, digits, - and _");
+        return out::complain(
+            &"--agent has to begin with a product token: letters, digits, - and _",
+        );
     }
     if args.file == Path::new("-") && args.urls.is_empty() {
         return out::complain(&"standard input is the file: write the URLs as arguments");
@@ -41,7 +43,12 @@ fn check(args: &RobotsCheckArgs) -> Exit {
         Ok(body) => Parsed::new(&body),
         Err(error) => return out::complain(&format!("{}: {error}", args.file.display())),
     };
-    let mut asked = Asked { parsed: &parsed, agent, format: args.format, out: &mut io::stdout().lock() };
+    let mut asked = Asked {
+        parsed: &parsed,
+        agent,
+        format: args.format,
+        out: &mut io::stdout().lock(),
+    };
     match asked.all(&args.urls, &mut io::stdin().lock()) {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Negative,
@@ -78,7 +85,8 @@ impl Asked<'_> {
         if urls.is_empty() {
             let mut line = Vec::new();
             while stdin.read_until(b'\n', &mut line)? > 0 {
-                mistakes += self.one(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
+                mistakes +=
+                    self.one(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
                 line.clear();
             }
         }
@@ -92,7 +100,9 @@ impl Asked<'_> {
             Format::Text => beyond::in_text(self.parsed, self.agent),
             Format::Json => vec![],
         };
-        noted.iter().try_for_each(|(word, value)| writeln!(self.out, "{word:<9} {value}"))
+        noted
+            .iter()
+            .try_for_each(|(word, value)| writeln!(self.out, "{word:<9} {value}"))
     }
 
     fn one(&mut self, input: &str) -> io::Result<usize> {
@@ -141,7 +151,12 @@ struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     fn of(parsed: &'a Parsed, agent: &str, path_and_query: &str) -> Self {
-        let now = || Clock::system().wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = || {
+            Clock::system()
+                .wall()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+        };
         Self {
             ruling: parsed.ruling(agent, path_and_query),
             delay: parsed.crawl_delay(agent),
@@ -156,13 +171,28 @@ impl<'a> Answer<'a> {
             (None, Some(_)) => "no rule matches".to_owned(),
             (None, None) => "no group".to_owned(),
         };
-        let group = self.ruling.group.as_deref().map(|g| format!("  (group {})", harmless(g)));
-        let delay = self.delay.map(|d| format!("  crawl-delay {}", show_duration(d)));
-        let rate = self.rate.map(|interval| format!("  request-rate 1/{}", show_duration(interval)));
-        let (group, delay, rate) =
-            (group.unwrap_or_default(), delay.unwrap_or_default(), rate.unwrap_or_default());
+        let group = self
+            .ruling
+            .group
+            .as_deref()
+            .map(|g| format!("  (group {})", harmless(g)));
+        let delay = self
+            .delay
+            .map(|d| format!("  crawl-delay {}", show_duration(d)));
+        let rate = self
+            .rate
+            .map(|interval| format!("  request-rate 1/{}", show_duration(interval)));
+        let (group, delay, rate) = (
+            group.unwrap_or_default(),
+            delay.unwrap_or_default(),
+            rate.unwrap_or_default(),
+        );
         let usage = beyond::usage_in_text(&self.usage);
-        format!("{:<9} {}  {cause}{group}{delay}{rate}{usage}", word(self.ruling.access), harmless(input))
+        format!(
+            "{:<9} {}  {cause}{group}{delay}{rate}{usage}",
+            word(self.ruling.access),
+            harmless(input)
+        )
     }
 
     fn to_json(&self, input: &str) -> Map<String, Json> {
@@ -174,10 +204,19 @@ impl<'a> Answer<'a> {
             ("rule", json!(cause.map(|cause| &cause.rule))),
             ("group", json!(self.ruling.group)),
             ("crawl_delay", json!(self.delay.map(show_duration))),
-            ("request_rate", json!(self.rate.map(|interval| format!("1/{}", show_duration(interval))))),
+            (
+                "request_rate",
+                json!(
+                    self.rate
+                        .map(|interval| format!("1/{}", show_duration(interval)))
+                ),
+            ),
             ("usage", beyond::usage_in_json(&self.usage)),
         ];
-        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        entries
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 }
 

@@ -52,13 +52,24 @@ fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
     let (read, footprint) = policy::accept_noting(&settings.policy.origin);
     let compiled = read.map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
-    tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
+    tell(&policy::unknown_crawlers(
+        &compiled.crawlers,
+        &settings.crawlers,
+    ));
     let shadow = match &settings.policy.shadow {
         Some(path) => Some(prepare_shadow(path, &settings)?),
         None => None,
     };
     let written = reload::written(&settings.policy.origin, &compiled);
-    Ok((settings, Opened { policy: compiled.policy, written, footprint, shadow }))
+    Ok((
+        settings,
+        Opened {
+            policy: compiled.policy,
+            written,
+            footprint,
+            shadow,
+        },
+    ))
 }
 
 /// The policy that is judged beside it: at the start a mistake in it is one, too.
@@ -66,22 +77,35 @@ fn prepare_shadow(path: &Path, settings: &Settings) -> Result<Beside, Exit> {
     let (read, footprint) = policy::accept_noting(&PolicyOrigin::Path(path.to_owned()));
     let compiled = read.map_err(|problems| open::refused(&problems))?;
     tell(&compiled.problems);
-    tell(&policy::unknown_crawlers(&compiled.crawlers, &settings.crawlers));
-    Ok(Beside { policy: compiled.policy, footprint })
+    tell(&policy::unknown_crawlers(
+        &compiled.crawlers,
+        &settings.crawlers,
+    ));
+    Ok(Beside {
+        policy: compiled.policy,
+        footprint,
+    })
 }
 
 /// With one worker everything runs on this thread, and no task ever moves to another.
 fn runtime(workers: Workers) -> io::Result<Runtime> {
     match workers {
         Workers::Count(1) => Builder::new_current_thread().enable_all().build(),
-        Workers::Count(count) => Builder::new_multi_thread().worker_threads(count).enable_all().build(),
+        Workers::Count(count) => Builder::new_multi_thread()
+            .worker_threads(count)
+            .enable_all()
+            .build(),
         Workers::Auto => Builder::new_multi_thread().enable_all().build(),
     }
 }
 
 async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
     let _told = telling::start(level);
-    let policy = format!("policy {}@{} is in force", opened.policy.name(), opened.policy.revision());
+    let policy = format!(
+        "policy {}@{} is in force",
+        opened.policy.name(),
+        opened.policy.revision()
+    );
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {
         Ok(signals) => signals,
@@ -111,7 +135,10 @@ async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit 
 
 async fn until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
     let what = signals.stop(server.reloads()).await;
-    tracing::info!("{what}: finishing what is under way, at most for {:?}", settings.timeouts.drain);
+    tracing::info!(
+        "{what}: finishing what is under way, at most for {:?}",
+        settings.timeouts.drain
+    );
     systemd::stopping();
     let reloads = server.reloads().clone();
     server.drain(signals.stop(&reloads)).await;

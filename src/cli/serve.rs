@@ -140,14 +140,18 @@ impl Server {
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
         let metrics = counters(settings)?;
-        let log = Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
+        let log =
+            Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
         let (tracing, spans) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
         let recorder = Recorder::with_tracing(metrics.clone(), log.clone(), clock.clone(), tracing);
         let spans = Spans::start(spans, &recorder);
         count_panics(metrics.clone());
         let authorities = authority::open(settings, clock.wall()).map_err(StartError::Authority)?;
 
-        let listeners = settings.listen.iter().map(|listener| listen(listener.address));
+        let listeners = settings
+            .listen
+            .iter()
+            .map(|listener| listen(listener.address));
         let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
         let admin_listener = listen(settings.admin.listen)?;
         let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
@@ -160,11 +164,23 @@ impl Server {
         let reloading = Arc::new(reloading);
         let in_force = Arc::clone(reloading.in_force());
         let own = proxy.iter().copied().chain([admin]).collect();
-        let (pem, authority) = authorities.map(|opened| (opened.pem, opened.authority)).unzip();
-        let interceptor =
-            authority.map(|authority| interceptor(settings, authority, &recorder)).transpose()?;
-        let exchange = exchange(settings, Arc::clone(&in_force), recorder.clone(), own, interceptor)?;
-        let exchange = Arc::new(Exchange { ledger: Arc::clone(&ledger), ..exchange });
+        let (pem, authority) = authorities
+            .map(|opened| (opened.pem, opened.authority))
+            .unzip();
+        let interceptor = authority
+            .map(|authority| interceptor(settings, authority, &recorder))
+            .transpose()?;
+        let exchange = exchange(
+            settings,
+            Arc::clone(&in_force),
+            recorder.clone(),
+            own,
+            interceptor,
+        )?;
+        let exchange = Arc::new(Exchange {
+            ledger: Arc::clone(&ledger),
+            ..exchange
+        });
         restore(settings, &exchange.hold)?;
         let budgets = Arc::clone(exchange.hold.budgets());
         let (drain, watch) = Drain::new();
@@ -173,8 +189,17 @@ impl Server {
         let room = Room::new(&limits);
         for (listener, settings) in listeners.into_iter().zip(&settings.listen) {
             let exchange = Arc::clone(&exchange);
-            let entrance = Arc::new(Entrance { exchange, crawler: settings.crawler.clone() });
-            tasks.spawn(accept::serve(listener, Arc::clone(&room), limits.reader, entrance, watch.clone()));
+            let entrance = Arc::new(Entrance {
+                exchange,
+                crawler: settings.crawler.clone(),
+            });
+            tasks.spawn(accept::serve(
+                listener,
+                Arc::clone(&room),
+                limits.reader,
+                entrance,
+                watch.clone(),
+            ));
         }
         let (reloads, reloader) = Reloads::new(clock.clone());
         tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
@@ -182,8 +207,17 @@ impl Server {
         tasks.spawn(sweep(Arc::clone(&exchange), room, clock.clone(), watch));
         let feeding = Feeding::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
         let sweeper = Sweeper::new(settings.ledger.sweep_rate, clock.clone());
-        tasks.spawn(ledger::look_after(Arc::clone(&ledger), metrics, clock, settings.ledger.events.clone()));
-        tasks.spawn(swept(sweeper.clone(), Arc::clone(&in_force), Arc::clone(&ledger)));
+        tasks.spawn(ledger::look_after(
+            Arc::clone(&ledger),
+            metrics,
+            clock,
+            settings.ledger.events.clone(),
+        ));
+        tasks.spawn(swept(
+            sweeper.clone(),
+            Arc::clone(&in_force),
+            Arc::clone(&ledger),
+        ));
         let draining = Arc::new(AtomicBool::new(false));
         let shown = Shown {
             in_force,
@@ -245,15 +279,24 @@ impl Server {
 }
 
 fn counters(settings: &Settings) -> Result<Metrics, StartError> {
-    let ranges: Vec<&'static str> = AddressClass::ALL.into_iter().map(AddressClass::as_str).collect();
-    let known: Vec<Crawler> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
+    let ranges: Vec<&'static str> = AddressClass::ALL
+        .into_iter()
+        .map(AddressClass::as_str)
+        .collect();
+    let known: Vec<Crawler> = settings
+        .crawlers
+        .iter()
+        .map(|r| r.crawler.clone())
+        .collect();
     let metrics = Metrics::with(counting(settings.telemetry.metrics), &known, &ranges);
     metrics.map_err(|error| StartError::Other(error.to_string()))
 }
 
 /// What was kept of the stops and the budgets before the last start.
 fn restore(settings: &Settings, hold: &Hold) -> Result<(), StartError> {
-    let Some(directory) = &settings.store.path else { return Ok(()) };
+    let Some(directory) = &settings.store.path else {
+        return Ok(());
+    };
     let stops = hold.stops().restore(StopsFile::in_directory(directory));
     stops.map_err(|error| StartError::Other(error.to_string()))?;
     let budgets = hold.budgets().restore(BudgetsFile::in_directory(directory));
@@ -269,7 +312,11 @@ fn counting(level: MetricsLevel) -> Counting {
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     let open = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
@@ -278,7 +325,9 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    listener.local_addr().map_err(|error| StartError::Other(error.to_string()))
+    listener
+        .local_addr()
+        .map_err(|error| StartError::Other(error.to_string()))
 }
 
 fn exchange(
@@ -288,7 +337,11 @@ fn exchange(
     own: Vec<SocketAddr>,
     interceptor: Option<Interceptor>,
 ) -> Result<Exchange, StartError> {
-    let (limits, timeouts, clock) = (&settings.limits, &settings.timeouts, recorder.clock().clone());
+    let (limits, timeouts, clock) = (
+        &settings.limits,
+        &settings.timeouts,
+        recorder.clock().clone(),
+    );
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
     let crawlers = Crawlers::new(registrations, settings.anonymous, metrics, clock.clone());
     let crawlers = crawlers.map_err(StartError::Other)?;
@@ -299,7 +352,12 @@ fn exchange(
         of_all: count(limits.queue),
         longest: limits.max_hold,
     };
-    let hold = Hold::new(Store::embedded(), hold, clock.clone(), recorder.metrics().clone());
+    let hold = Hold::new(
+        Store::embedded(),
+        hold,
+        clock.clone(),
+        recorder.metrics().clone(),
+    );
     let via = ViaName::new(&instance);
     let fetcher = robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
     let (vetting, upstream) = (Arc::clone(&fetcher.vetting), Arc::clone(&fetcher.upstream));
@@ -320,7 +378,10 @@ fn exchange(
         },
         crawlers,
         request_body: limits.request_body,
-        body_times: BodyTimes { idle: timeouts.body_idle, whole: timeouts.request },
+        body_times: BodyTimes {
+            idle: timeouts.body_idle,
+            whole: timeouts.request,
+        },
     })
 }
 
@@ -340,11 +401,20 @@ pub(super) fn robots_fetcher(
     let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
     let tls = origin_tls(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
     let tls = tls.map_err(StartError::Other)?;
-    let vetting = Arc::new(Vetting::new(resolver, egress(settings, own), metrics.clone()));
+    let vetting = Arc::new(Vetting::new(
+        resolver,
+        egress(settings, own),
+        metrics.clone(),
+    ));
     let dead = Arc::clone(vetting.dead());
     Ok(Fetcher {
         vetting,
-        upstream: Arc::new(Upstream::new(upstream_limits(settings), tls, clock.clone(), dead)),
+        upstream: Arc::new(Upstream::new(
+            upstream_limits(settings),
+            tls,
+            clock.clone(),
+            dead,
+        )),
         via,
         time: ROBOTS_TIME,
         clock: clock.clone(),
@@ -357,16 +427,38 @@ fn interceptor(
     authority: Authority,
     recorder: &Recorder,
 ) -> Result<Interceptor, StartError> {
-    let (tls, clock, metrics) = (&settings.tls, recorder.clock().clone(), recorder.metrics().clone());
-    let minter = Minter::new(authority, tls.leaf_cache, tls.mints_per_client, clock, metrics)
-        .map_err(|error| StartError::Other(error.to_string()))?;
-    Ok(Interceptor::new(minter, if tls.intercept_to_reject { Telling::Inside } else { Telling::AtConnect }))
+    let (tls, clock, metrics) = (
+        &settings.tls,
+        recorder.clock().clone(),
+        recorder.metrics().clone(),
+    );
+    let minter = Minter::new(
+        authority,
+        tls.leaf_cache,
+        tls.mints_per_client,
+        clock,
+        metrics,
+    )
+    .map_err(|error| StartError::Other(error.to_string()))?;
+    Ok(Interceptor::new(
+        minter,
+        if tls.intercept_to_reject {
+            Telling::Inside
+        } else {
+            Telling::AtConnect
+        },
+    ))
 }
 
 fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {
     let private = settings.egress.allow_private.iter();
     Egress {
-        allow_private: private.map(|p| PrivateHost { host: p.host.clone(), cidr: p.cidr }).collect(),
+        allow_private: private
+            .map(|p| PrivateHost {
+                host: p.host.clone(),
+                cidr: p.cidr,
+            })
+            .collect(),
         allow_loopback: settings.egress.allow_loopback,
         ports: settings.egress.ports.ranges().to_vec(),
         own,
@@ -376,7 +468,10 @@ fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {
 fn upstream_limits(settings: &Settings) -> UpstreamLimits {
     let (limits, timeouts) = (&settings.limits, &settings.timeouts);
     UpstreamLimits {
-        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        dial: DialLimits {
+            connect: timeouts.connect,
+            total: timeouts.connect_total,
+        },
         pool: PoolLimits {
             per_host: count(limits.idle_per_host),
             total: count(limits.idle_pool),
@@ -396,7 +491,10 @@ fn tunnel_settings(settings: &Settings) -> TunnelSettings {
         connect_ports: settings.egress.connect_ports.ranges().to_vec(),
         tls_ports: settings.egress.tls_ports.ranges().to_vec(),
         per_host: count(settings.limits.tunnels_per_host),
-        dial: DialLimits { connect: timeouts.connect, total: timeouts.connect_total },
+        dial: DialLimits {
+            connect: timeouts.connect,
+            total: timeouts.connect_total,
+        },
         hello: timeouts.tls,
         idle: timeouts.tunnel_idle,
         total: timeouts.tunnel,
@@ -437,13 +535,19 @@ fn log_settings(logs: &settings::Logs) -> LogSettings {
             LogFormat::Json => log::LineFormat::Json,
             LogFormat::Squid => log::LineFormat::Squid,
         },
-        rotate: logs.rotate.map(|settings::Rotate { size, keep }| log::Rotate { size, keep }),
+        rotate: logs
+            .rotate
+            .map(|settings::Rotate { size, keep }| log::Rotate { size, keep }),
         allows: Share::new(logs.allows).unwrap_or(Share::ALL),
         on_full: match logs.on_full {
             OnFull::Drop => log::OnFull::Drop,
             OnFull::Wait => log::OnFull::Wait,
         },
-        query: if logs.redact_query { QueryText::Redacted } else { QueryText::Shown },
+        query: if logs.redact_query {
+            QueryText::Redacted
+        } else {
+            QueryText::Shown
+        },
         ..LogSettings::default()
     }
 }
@@ -490,7 +594,10 @@ async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain
 
 /// Tells the disk which stops have ended, or what it could not be told when it changed; and what was spent.
 fn keep(exchange: &Exchange) -> Option<JoinHandle<()>> {
-    let (stops, budgets) = (Arc::clone(exchange.hold.stops()), Arc::clone(exchange.hold.budgets()));
+    let (stops, budgets) = (
+        Arc::clone(exchange.hold.stops()),
+        Arc::clone(exchange.hold.budgets()),
+    );
     let (changed, spent) = (stops.is_behind(), budgets.is_behind());
     (changed || spent).then(|| {
         tokio::task::spawn_blocking(move || {

@@ -33,21 +33,34 @@ pub(super) fn run(args: &ShadowArgs) -> Exit {
 }
 
 fn report(document: &Json, paint: Paint) -> String {
-    let rules = part(document, "rules").as_array().map_or(&[][..], Vec::as_slice);
+    let rules = part(document, "rules")
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     let shadow = Some(part(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
-    let live = format!("policy {}@{}", word(document, "policy"), word(document, "revision"));
+    let live = format!(
+        "policy {}@{}",
+        word(document, "policy"),
+        word(document, "revision")
+    );
     if rules.is_empty() && shadow.is_none() {
-        return format!("{live}: nothing stands in shadow (`mode: shadow` of a rule, `policy.shadow`)\n");
+        return format!(
+            "{live}: nothing stands in shadow (`mode: shadow` of a rule, `policy.shadow`)\n"
+        );
     }
     let mut text = format!("{}\n", paint.paint(Tone::Strong, live));
     let mut rows = vec![Row::titles()];
     rows.extend(rules.iter().map(|rule| Row::of(word(rule, "rule"), rule)));
     if let Some(shadow) = shadow {
-        let name = format!("policy {}@{}", word(shadow, "policy"), word(shadow, "revision"));
+        let name = format!(
+            "policy {}@{}",
+            word(shadow, "policy"),
+            word(shadow, "revision")
+        );
         rows.push(Row::of(name, shadow));
     }
-    let widths: Vec<usize> =
-        (0..COLUMNS).map(|at| rows.iter().map(|row| row.width(at)).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..COLUMNS)
+        .map(|at| rows.iter().map(|row| row.width(at)).max().unwrap_or(0))
+        .collect();
     for row in &rows {
         text.push_str(&row.line(&widths));
     }
@@ -73,10 +86,13 @@ impl Row {
 
     fn of(name: String, entry: &Json) -> Self {
         let (refuse, admit) = (part(entry, "would_refuse"), part(entry, "would_admit"));
-        let why = [("refuse", refuse), ("admit", admit)].into_iter().filter_map(|(what, tally)| {
-            let counts = [counts(part(tally, "reasons")), counts(part(tally, "rules"))].concat();
-            (!counts.is_empty()).then(|| format!("{what}: {}", counts.join(", ")))
-        });
+        let why = [("refuse", refuse), ("admit", admit)]
+            .into_iter()
+            .filter_map(|(what, tally)| {
+                let counts =
+                    [counts(part(tally, "reasons")), counts(part(tally, "rules"))].concat();
+                (!counts.is_empty()).then(|| format!("{what}: {}", counts.join(", ")))
+            });
         let why = why.collect::<Vec<_>>().join("; ");
         Self([
             name,
@@ -108,23 +124,37 @@ impl Row {
 /// `rule 3`.
 fn counts(map: &Json) -> Vec<String> {
     let entries = map.as_object().into_iter().flatten();
-    entries.map(|(name, count)| format!("{name} {}", number(count))).collect()
+    entries
+        .map(|(name, count)| format!("{name} {}", number(count)))
+        .collect()
 }
 
 fn examples(text: &mut String, of: &str, entry: &Json, paint: Paint) {
-    for (what, key, tone) in
-        [("would refuse", "would_refuse", Tone::Bad), ("would admit", "would_admit", Tone::Good)]
-    {
-        let examples = part(part(entry, key), "examples").as_array().map_or(&[][..], Vec::as_slice);
+    for (what, key, tone) in [
+        ("would refuse", "would_refuse", Tone::Bad),
+        ("would admit", "would_admit", Tone::Good),
+    ] {
+        let examples = part(part(entry, key), "examples")
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
         if examples.is_empty() {
             continue;
         }
         let _ = writeln!(text, "\n{of} {}, at last:", paint.paint(tone, what));
         for example in examples.iter().take(SHOWN) {
-            let subject =
-                part(example, "url").as_str().or(part(example, "host").as_str()).unwrap_or("(not recorded)");
-            let rule = part(example, "rule").as_str().map_or(String::new(), |rule| format!("  rule={rule}"));
-            let _ = writeln!(text, "  {}  {subject}{}", word(example, "at"), paint.paint(Tone::Faint, rule));
+            let subject = part(example, "url")
+                .as_str()
+                .or(part(example, "host").as_str())
+                .unwrap_or("(not recorded)");
+            let rule = part(example, "rule")
+                .as_str()
+                .map_or(String::new(), |rule| format!("  rule={rule}"));
+            let _ = writeln!(
+                text,
+                "  {}  {subject}{}",
+                word(example, "at"),
+                paint.paint(Tone::Faint, rule)
+            );
         }
     }
 }

@@ -37,7 +37,9 @@ pub(super) fn prepare(
     settings: &Settings,
     metrics: &Metrics,
 ) -> Result<(Option<Tracing>, Option<Prepared>), String> {
-    let Some(otlp) = &settings.telemetry.otlp else { return Ok((None, None)) };
+    let Some(otlp) = &settings.telemetry.otlp else {
+        return Ok((None, None));
+    };
     let told = |why: String| format!("telemetry.otlp {}: {why}", otlp.endpoint.base());
     let collector = CollectorSettings {
         endpoint: otlp.endpoint.clone(),
@@ -48,7 +50,14 @@ pub(super) fn prepare(
     let collector = Collector::new(collector).map_err(told)?;
     let share = Share::new(otlp.share).unwrap_or(Share::ALL);
     let (tracing, traces) = Tracing::new(share, otlp.queue, metrics.clone());
-    Ok((Some(tracing), Some(Prepared { traces, collector, service: otlp.service.clone() })))
+    Ok((
+        Some(tracing),
+        Some(Prepared {
+            traces,
+            collector,
+            service: otlp.service.clone(),
+        }),
+    ))
 }
 
 /// A collector is never asked without its certificate being verified.
@@ -62,11 +71,20 @@ fn tls(otlp: &Otlp, settings: &Settings) -> Result<Option<Arc<ClientConfig>>, St
 impl Spans {
     /// Begins to export. Must be called inside a tokio runtime.
     pub(super) fn start(prepared: Option<Prepared>, recorder: &Recorder) -> Self {
-        Self(prepared.map(|Prepared { traces, collector, service }| {
-            let resource = Resource { service, instance: recorder.instance() };
-            let (metrics, clock) = (recorder.metrics().clone(), recorder.clock().clone());
-            Exporter::start(traces, Delivery::new(resource, collector, metrics, clock))
-        }))
+        Self(prepared.map(
+            |Prepared {
+                 traces,
+                 collector,
+                 service,
+             }| {
+                let resource = Resource {
+                    service,
+                    instance: recorder.instance(),
+                };
+                let (metrics, clock) = (recorder.metrics().clone(), recorder.clock().clone());
+                Exporter::start(traces, Delivery::new(resource, collector, metrics, clock))
+            },
+        ))
     }
 
     /// Exports what is left.

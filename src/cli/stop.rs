@@ -46,33 +46,48 @@ fn deed(args: &StopArgs) -> Result<Deed, String> {
         return Ok(Deed::List);
     }
     if let Some(id) = &args.lift {
-        let id =
-            StopId::parse(id).ok_or_else(|| format!("{id} is no id; `crawlgate stop --list` shows them"))?;
+        let id = StopId::parse(id)
+            .ok_or_else(|| format!("{id} is no id; `crawlgate stop --list` shows them"))?;
         return Ok(Deed::Lift(id));
     }
-    let target =
-        Target::parse(args.what.as_deref().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let target = Target::parse(args.what.as_deref().unwrap_or_default())
+        .map_err(|error| error.to_string())?;
     let reason = StopReason::new(args.reason.as_deref().unwrap_or_default());
     let reason = reason.map_err(|error| format!("--reason: {error}"))?;
     let no_time = || {
         let longest = show_duration(LONGEST);
-        format!("--for: write a time such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out")
+        format!(
+            "--for: write a time such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out"
+        )
     };
     if let Some(text) = &args.lasts {
         lasting(text).ok_or_else(no_time)?;
     }
     let (what, reason) = (target.to_string(), reason.as_str());
-    Ok(Deed::Press(json!({ "what": what, "reason": reason, "for": args.lasts })))
+    Ok(Deed::Press(
+        json!({ "what": what, "reason": reason, "for": args.lasts }),
+    ))
 }
 
 fn ask(admin: &Admin, deed: &Deed) -> Result<Json, Refused> {
     let one = |id: &StopId| format!("{PATH}/{id}");
     match deed {
         Deed::List => admin::ask(admin, &Asked::get(PATH)),
-        Deed::Lift(id) => admin::ask(admin, &Asked { method: "DELETE", ..Asked::get(&one(id)) }),
-        Deed::Press(body) => {
-            admin::ask(admin, &Asked { method: "POST", body: Some(body.to_string()), ..Asked::get(PATH) })
-        }
+        Deed::Lift(id) => admin::ask(
+            admin,
+            &Asked {
+                method: "DELETE",
+                ..Asked::get(&one(id))
+            },
+        ),
+        Deed::Press(body) => admin::ask(
+            admin,
+            &Asked {
+                method: "POST",
+                body: Some(body.to_string()),
+                ..Asked::get(PATH)
+            },
+        ),
     }
 }
 
@@ -94,7 +109,11 @@ fn tell(deed: &Deed, document: &Json, format: Format) -> Exit {
     }
     let text = match (format, deed) {
         (Format::Json, _) => format!("{document:#}\n"),
-        (Format::Text, Deed::List) => listed(part(document, "stops").as_array().map_or(&[], Vec::as_slice)),
+        (Format::Text, Deed::List) => listed(
+            part(document, "stops")
+                .as_array()
+                .map_or(&[], Vec::as_slice),
+        ),
         (Format::Text, Deed::Lift(id)) => {
             format!("{} goes on: stop {id} is lifted\n", word(document, "what"))
         }
@@ -113,7 +132,13 @@ fn listed(stops: &[Json]) -> String {
     if stops.is_empty() {
         return "nothing is stopped\n".to_owned();
     }
-    let widest = |key: &str| stops.iter().map(|stop| word(stop, key).chars().count()).max().unwrap_or(0);
+    let widest = |key: &str| {
+        stops
+            .iter()
+            .map(|stop| word(stop, key).chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let (ids, names) = (widest("id"), widest("what"));
     let mut text = String::new();
     for stop in stops {
@@ -129,7 +154,11 @@ fn listed(stops: &[Json]) -> String {
 }
 
 fn until(stop: &Json) -> String {
-    part(stop, "until").as_str().map_or("until it is lifted".to_owned(), |until| format!("until {until}"))
+    part(stop, "until")
+        .as_str()
+        .map_or("until it is lifted".to_owned(), |until| {
+            format!("until {until}")
+        })
 }
 
 /// What is at a key; nothing at all counts as null.

@@ -25,13 +25,18 @@ pub(super) fn reloading() {
 
 /// The service goes down.
 pub(super) fn stopping() {
-    notify(&[NotifyState::Stopping, NotifyState::Status("finishing what is under way")]);
+    notify(&[
+        NotifyState::Stopping,
+        NotifyState::Status("finishing what is under way"),
+    ]);
 }
 
 /// Says that the service is alive twice in the time that systemd allows, if it asks for that (`WatchdogSec=`). Run by
 /// the runtime that serves: if that hangs, nothing is said.
 pub(super) async fn alive() {
-    let Some(limit) = sd_notify::watchdog_enabled() else { return };
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
     let mut turn = tokio::time::interval((limit / 2).max(Duration::from_millis(1)));
     loop {
         turn.tick().await;
@@ -41,7 +46,9 @@ pub(super) async fn alive() {
 
 /// Nobody listens, most of the time; that is no mistake.
 fn notify(states: &[NotifyState<'_>]) {
-    let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
     if let Err(error) = send(&name, &message) {
         tracing::debug!(%error, "systemd was not told");

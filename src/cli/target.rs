@@ -75,7 +75,10 @@ impl Reading {
             Ok(text) => UrlTarget::parse(text).map_err(|mistake| mistake.to_string()),
             Err(_) => Err("bytes that are not UTF-8: write each as %XX".to_owned()),
         };
-        Self { input: String::from_utf8_lossy(input).into_owned(), target }
+        Self {
+            input: String::from_utf8_lossy(input).into_owned(),
+            target,
+        }
     }
 
     fn to_text(&self) -> String {
@@ -85,9 +88,16 @@ impl Reading {
             Err(mistake) => return format!("{:<14} {mistake}: {:?}", "error", self.input),
         };
         let class = target.ip().map_or("name", |ip| classify(ip).as_str());
-        let because = target.ip().and_then(source).map(|source| format!("  ({source})"));
+        let because = target
+            .ip()
+            .and_then(source)
+            .map(|source| format!("  ({source})"));
         let because = because.unwrap_or_default();
-        format!("{class:<14} {:<28} {:>5}  {target:?}{because}", target.host(), target.port())
+        format!(
+            "{class:<14} {:<28} {:>5}  {target:?}{because}",
+            target.host(),
+            target.port()
+        )
     }
 
     fn to_json(&self) -> Json {
@@ -113,7 +123,14 @@ mod tests {
         let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
         let (mut input, mut out) = (stdin, Vec::new());
         let mistakes = run(&urls, format, &mut input, &mut out).unwrap();
-        (String::from_utf8(out).unwrap().lines().map(str::to_owned).collect(), mistakes)
+        (
+            String::from_utf8(out)
+                .unwrap()
+                .lines()
+                .map(str::to_owned)
+                .collect(),
+            mistakes,
+        )
     }
 
     #[test]
@@ -139,8 +156,11 @@ mod tests {
 
     #[test]
     fn json_lines_are_as_documented() {
-        let (lines, mistakes) =
-            check(&["https://Example.com/a?b", "http://10.1/", "http://h:0/"], b"", Format::Json);
+        let (lines, mistakes) = check(
+            &["https://Example.com/a?b", "http://10.1/", "http://h:0/"],
+            b"",
+            Format::Json,
+        );
         assert_eq!(mistakes, 1);
         assert_eq!(
             lines,
@@ -154,10 +174,19 @@ mod tests {
 
     #[test]
     fn standard_input_is_answered_line_by_line() {
-        let (lines, mistakes) =
-            check(&[], b"http://a/\r\n\nhttp://b/ \nhttp://\xe9/\nhttp://c/", Format::Text);
-        let heads: Vec<_> = lines.iter().map(|line| line.split_whitespace().next().unwrap()).collect();
-        assert_eq!((heads.as_slice(), mistakes), (["name", "error", "error", "error", "name"].as_slice(), 3));
+        let (lines, mistakes) = check(
+            &[],
+            b"http://a/\r\n\nhttp://b/ \nhttp://\xe9/\nhttp://c/",
+            Format::Text,
+        );
+        let heads: Vec<_> = lines
+            .iter()
+            .map(|line| line.split_whitespace().next().unwrap())
+            .collect();
+        assert_eq!(
+            (heads.as_slice(), mistakes),
+            (["name", "error", "error", "error", "name"].as_slice(), 3)
+        );
         assert!(lines[3].contains("not UTF-8"), "{}", lines[3]);
     }
 
@@ -173,7 +202,15 @@ mod tests {
                 Ok(())
             }
         }
-        let told = run(&["http://a/".to_owned()], Format::Json, &mut io::empty(), &mut Left);
-        assert_eq!(told.map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
+        let told = run(
+            &["http://a/".to_owned()],
+            Format::Json,
+            &mut io::empty(),
+            &mut Left,
+        );
+        assert_eq!(
+            told.map_err(|error| error.kind()),
+            Err(io::ErrorKind::BrokenPipe)
+        );
     }
 }

@@ -21,8 +21,9 @@ fn level_of(word: Option<String>) -> Result<LevelFilter, String> {
     let Some(word) = word.filter(|word| !word.is_empty()) else {
         return Ok(LevelFilter::INFO);
     };
-    word.parse()
-        .map_err(|_| format!("${VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace"))
+    word.parse().map_err(|_| {
+        format!("${VARIABLE} is {word:?}; it can be off, error, warn, info, debug or trace")
+    })
 }
 
 /// Lines that wait for standard error; what comes beyond them is lost.
@@ -36,8 +37,10 @@ pub(super) struct Told(#[allow(dead_code, reason = "it works by being dropped")]
 /// up neither a request nor the end of the process. Those of the TLS library, which are for its developers, are told only to
 /// somebody who asks for more than usual.
 pub(super) fn start(level: LevelFilter) -> Told {
-    let (lines, guard) =
-        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING).finish(io::stderr());
+    let (lines, guard) = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(WAITING)
+        .finish(io::stderr());
     let _ = tracing_subscriber::fmt()
         .with_writer(lines)
         .with_max_level(level)
@@ -88,6 +91,10 @@ mod tests {
         assert_eq!(said(""), Ok(LevelFilter::INFO));
         assert_eq!(said("trace"), Ok(LevelFilter::TRACE));
         assert_eq!(said("OFF"), Ok(LevelFilter::OFF));
-        assert!(said("much").unwrap_err().contains("$CRAWLGATE_LOG is \"much\""));
+        assert!(
+            said("much")
+                .unwrap_err()
+                .contains("$CRAWLGATE_LOG is \"much\"")
+        );
     }
 }

@@ -34,9 +34,18 @@ pub(super) fn run(args: &TestArgs) -> Exit {
             Err(exit) => return exit,
         }
     }
-    let asked = Asked { coverage: args.coverage || args.threshold.is_some(), threshold: args.threshold };
-    let passed = runs.iter().all(|run| run.failed() == 0 && !asked.is_missed_by(run));
-    let exit = if passed { Exit::Success } else { Exit::Negative };
+    let asked = Asked {
+        coverage: args.coverage || args.threshold.is_some(),
+        threshold: args.threshold,
+    };
+    let passed = runs
+        .iter()
+        .all(|run| run.failed() == 0 && !asked.is_missed_by(run));
+    let exit = if passed {
+        Exit::Success
+    } else {
+        Exit::Negative
+    };
     let text = match args.format {
         TestFormat::Text => report::in_text(&runs, asked, Paint::for_stdout()),
         TestFormat::Json => format!("{:#}\n", report::in_json(&runs, asked)),
@@ -56,7 +65,8 @@ struct Asked {
 
 impl Asked {
     fn is_missed_by(self, run: &Run) -> bool {
-        self.threshold.is_some_and(|least| run.branches().percent() < least)
+        self.threshold
+            .is_some_and(|least| run.branches().percent() < least)
     }
 }
 
@@ -90,7 +100,8 @@ impl Run {
         let cases = cases.into_iter().map(|case| {
             let trial = Trial::new(&policy, &case.facts, case.profile);
             coverage.add(&trial.trail);
-            let mismatches = case.mismatches(&policy, &trial.trail, &trial.decision, &trial.answer());
+            let mismatches =
+                case.mismatches(&policy, &trial.trail, &trial.decision, &trial.answer());
             (case, mismatches)
         });
         let cases = cases.collect();
@@ -98,11 +109,20 @@ impl Run {
             PolicyOrigin::Path(path) => path.display().to_string(),
             PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
         };
-        Ok(Self { shown, places: compiled.places, cases, coverage, policy })
+        Ok(Self {
+            shown,
+            places: compiled.places,
+            cases,
+            coverage,
+            policy,
+        })
     }
 
     fn failed(&self) -> usize {
-        self.cases.iter().filter(|(_, mismatches)| !mismatches.is_empty()).count()
+        self.cases
+            .iter()
+            .filter(|(_, mismatches)| !mismatches.is_empty())
+            .count()
     }
 
     fn name(&self) -> String {

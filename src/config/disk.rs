@@ -20,15 +20,33 @@ pub struct PolicyFiles {
 impl PolicyFiles {
     /// The files that a policy at this path, a file or a directory, may name.
     pub fn of(policy: &Path) -> Self {
-        let directory = if policy.is_dir() { Some(policy) } else { policy.parent() };
-        let directory = directory.map(|d| if d.as_os_str().is_empty() { Path::new(".") } else { d });
-        Self { policy: policy.to_owned(), root: directory.and_then(|d| d.canonicalize().ok()) }
+        let directory = if policy.is_dir() {
+            Some(policy)
+        } else {
+            policy.parent()
+        };
+        let directory = directory.map(|d| {
+            if d.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                d
+            }
+        });
+        Self {
+            policy: policy.to_owned(),
+            root: directory.and_then(|d| d.canonicalize().ok()),
+        }
     }
 
     fn stays_inside(&self, path: &Path) -> Result<(), FileError> {
         let real = path.canonicalize().map_err(told)?;
-        let inside = path == self.policy || self.root.as_ref().is_some_and(|root| real.starts_with(root));
-        let leaves = || FileError::Other("a symbolic link leads out of the policy's directory".into());
+        let inside = path == self.policy
+            || self
+                .root
+                .as_ref()
+                .is_some_and(|root| real.starts_with(root));
+        let leaves =
+            || FileError::Other("a symbolic link leads out of the policy's directory".into());
         if inside { Ok(()) } else { Err(leaves()) }
     }
 }
@@ -46,8 +64,12 @@ impl Files for PolicyFiles {
 
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
         let entries = fs::read_dir(directory).map_err(told)?;
-        let files = entries.filter_map(Result::ok).filter(|entry| entry.path().is_file());
-        Ok(files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        let files = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.path().is_file());
+        Ok(files
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect())
     }
 }
 

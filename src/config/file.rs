@@ -26,7 +26,9 @@ use crate::vocab::profile::Profile;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 
-use super::settings::{Egress, Limits, Listener, ProfileChoice, Settings, Telemetry, Timeouts, Workers};
+use super::settings::{
+    Egress, Limits, Listener, ProfileChoice, Settings, Telemetry, Timeouts, Workers,
+};
 pub use environment::Variables;
 pub use json_schema::json_schema;
 pub use ledger::LedgerText;
@@ -107,7 +109,12 @@ impl Default for ConfigFile {
 impl ConfigFile {
     /// Reads a file's text. Where it has a mistake the default stands, and the mistake is among the problems:
     /// what comes out is fit to run only if there are no errors.
-    pub fn read(file: &Arc<str>, text: &str, variables: Variables<'_>, problems: &mut Problems) -> Self {
+    pub fn read(
+        file: &Arc<str>,
+        text: &str,
+        variables: Variables<'_>,
+        problems: &mut Problems,
+    ) -> Self {
         let mut config = Self::default();
         if let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) {
             environment::substitute_all(&mut tree, variables, problems);
@@ -117,13 +124,21 @@ impl ConfigFile {
     }
 
     fn read_tree(&mut self, tree: &Node, problems: &mut Problems) {
-        let Some(mut map) = MapReader::open(tree, "the configuration", problems) else { return };
+        let Some(mut map) = MapReader::open(tree, "the configuration", problems) else {
+            return;
+        };
         let listen = map.take("listen");
         let crawlers = map.take("crawlers").filter(|node| !node.is_null());
         let named = crawlers::named_by_listeners(listen);
-        set(&mut self.crawlers, crawlers.map(|node| crawlers::read(node, &named, problems)));
+        set(
+            &mut self.crawlers,
+            crawlers.map(|node| crawlers::read(node, &named, problems)),
+        );
         if let Some(node) = map.take("anonymous") {
-            set(&mut self.anonymous, crawlers::anonymous(node, &self.crawlers, problems));
+            set(
+                &mut self.anonymous,
+                crawlers::anonymous(node, &self.crawlers, problems),
+            );
         }
         if let Some(node) = listen {
             self.read_listen(node, problems);
@@ -146,7 +161,13 @@ impl ConfigFile {
             limits::read(&mut self.limits, limits::LIMITS, "limits", group, problems);
         }
         if let Some(group) = open(&mut map, "timeouts", problems) {
-            limits::read(&mut self.timeouts, limits::TIMEOUTS, "timeouts", group, problems);
+            limits::read(
+                &mut self.timeouts,
+                limits::TIMEOUTS,
+                "timeouts",
+                group,
+                problems,
+            );
         }
         if let Some(group) = open(&mut map, "runtime", problems) {
             self.read_runtime(group, problems);
@@ -170,14 +191,22 @@ impl ConfigFile {
     fn read_listen(&mut self, node: &Node, problems: &mut Problems) {
         let items = read::one_or_many(node);
         if items.is_empty() {
-            problems.push(Problem::error(&node.place, "`listen` needs at least one address"));
+            problems.push(Problem::error(
+                &node.place,
+                "`listen` needs at least one address",
+            ));
         }
         let mut listen: Vec<Listener> = Vec::with_capacity(items.len());
         for item in items {
-            let Some(listener) = crawlers::listener(item, &self.crawlers, problems) else { continue };
+            let Some(listener) = crawlers::listener(item, &self.crawlers, problems) else {
+                continue;
+            };
             let address = listener.address;
             if address.port() != 0 && listen.iter().any(|l| l.address == address) {
-                problems.push(read::wrong_type(item, "the address stands twice in `listen`"));
+                problems.push(read::wrong_type(
+                    item,
+                    "the address stands twice in `listen`",
+                ));
             }
             listen.push(listener);
         }
@@ -187,7 +216,9 @@ impl ConfigFile {
     }
 
     fn read_admin(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
-        let listen = map.take("listen").and_then(|node| checked(node, value::socket, problems));
+        let listen = map
+            .take("listen")
+            .and_then(|node| checked(node, value::socket, problems));
         if let (Some(address), Some(node)) = (listen, map.take("listen"))
             && address.port() != 0
             && self.listen.iter().any(|l| l.address == address)
@@ -198,11 +229,19 @@ impl ConfigFile {
             ));
         }
         set(&mut self.admin_listen, listen);
-        let token_file = map.take("token_file").and_then(|node| read::spelling(node, problems));
+        let token_file = map
+            .take("token_file")
+            .and_then(|node| read::spelling(node, problems));
         self.token_file = token_file.filter(|path| *path != "none").map(Into::into);
-        let names = map.take("names").filter(|node| !node.is_null()).map(read::one_or_many);
+        let names = map
+            .take("names")
+            .filter(|node| !node.is_null())
+            .map(read::one_or_many);
         let name = |node: &Node| checked(node, value::host_field, problems);
-        set(&mut self.admin_names, names.map(|nodes| nodes.iter().filter_map(name).collect()));
+        set(
+            &mut self.admin_names,
+            names.map(|nodes| nodes.iter().filter_map(name).collect()),
+        );
         map.finish(problems);
     }
 
@@ -212,7 +251,9 @@ impl ConfigFile {
         {
             self.policy_path = Some((path.to_owned(), node.place.clone()));
         }
-        let watch = map.take("watch").and_then(|node| read::boolean(node, problems));
+        let watch = map
+            .take("watch")
+            .and_then(|node| read::boolean(node, problems));
         set(&mut self.policy_watch, watch);
         if let Some(node) = map.take("shadow")
             && let Some(path) = read::spelling(node, problems).filter(|path| *path != "none")
@@ -237,7 +278,11 @@ impl ConfigFile {
 }
 
 /// Opens a group of keys; a group with nothing in it says nothing.
-fn open<'n>(map: &mut MapReader<'n>, key: &'static str, problems: &mut Problems) -> Option<MapReader<'n>> {
+fn open<'n>(
+    map: &mut MapReader<'n>,
+    key: &'static str,
+    problems: &mut Problems,
+) -> Option<MapReader<'n>> {
     let node = map.take(key).filter(|node| !node.is_null())?;
     MapReader::open(node, &format!("`{key}`"), problems)
 }
@@ -250,7 +295,11 @@ fn set<T>(place: &mut T, value: Option<T>) {
 }
 
 /// A scalar that is more than a word or a number.
-fn checked<T>(node: &Node, read: impl Fn(&str) -> Result<T, String>, problems: &mut Problems) -> Option<T> {
+fn checked<T>(
+    node: &Node,
+    read: impl Fn(&str) -> Result<T, String>,
+    problems: &mut Problems,
+) -> Option<T> {
     let text = read::spelling(node, problems)?;
     match read(text) {
         Ok(value) => Some(value),

@@ -45,7 +45,10 @@ pub struct Surroundings<'a> {
 impl Surroundings<'_> {
     /// Those of this process.
     pub fn of_process() -> Surroundings<'static> {
-        Surroundings { directory: Path::new(""), variables: &process_variable }
+        Surroundings {
+            directory: Path::new(""),
+            variables: &process_variable,
+        }
     }
 }
 
@@ -76,7 +79,9 @@ pub fn load(overrides: &Overrides, around: &Surroundings<'_>) -> Result<Loaded, 
     let config = match &file {
         Some(path) => match read(path) {
             Ok(text) => ConfigFile::read(&shown(path), &text, around.variables, &mut problems),
-            Err(mistake) => return Err(vec![Problem::error(&Place::of_file(&shown(path)), mistake)]),
+            Err(mistake) => {
+                return Err(vec![Problem::error(&Place::of_file(&shown(path)), mistake)]);
+            }
         },
         None => ConfigFile::default(),
     };
@@ -84,7 +89,15 @@ pub fn load(overrides: &Overrides, around: &Surroundings<'_>) -> Result<Loaded, 
     let settings = resolve(config, overrides, &home, &mut problems);
     let refused = problems.has_errors();
     let problems = problems.into_vec();
-    if refused { Err(problems) } else { Ok(Loaded { settings, file, problems }) }
+    if refused {
+        Err(problems)
+    } else {
+        Ok(Loaded {
+            settings,
+            file,
+            problems,
+        })
+    }
 }
 
 /// The file that holds: named, or the usual one if it is there.
@@ -100,9 +113,13 @@ fn find(overrides: &Overrides, around: &Surroundings<'_>) -> Option<PathBuf> {
 
 /// The text of a file; the error says what is wrong with it as a whole.
 fn read(path: &Path) -> Result<String, String> {
-    let bytes = fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
+    let bytes =
+        fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
     String::from_utf8(bytes).map_err(|error| {
-        format!("the file is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to() + 1)
+        format!(
+            "the file is not UTF-8: byte {} is wrong",
+            error.utf8_error().valid_up_to() + 1
+        )
     })
 }
 
@@ -124,11 +141,19 @@ impl Home {
         match file.and_then(Path::parent) {
             Some(directory) => {
                 let (policy, around) = (directory.join("policy.yaml"), beside(directory));
-                Self { policy, around, directory: directory.to_owned() }
+                Self {
+                    policy,
+                    around,
+                    directory: directory.to_owned(),
+                }
             }
             None => {
                 let directory = around.directory.to_owned();
-                Self { policy: directory.join(USUAL_POLICY), around: directory.clone(), directory }
+                Self {
+                    policy: directory.join(USUAL_POLICY),
+                    around: directory.clone(),
+                    directory,
+                }
             }
         }
     }
@@ -142,15 +167,24 @@ fn beside(directory: &Path) -> PathBuf {
     }
 }
 
-fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mut Problems) -> Settings {
+fn resolve(
+    config: ConfigFile,
+    overrides: &Overrides,
+    home: &Home,
+    problems: &mut Problems,
+) -> Settings {
     let origin = match &overrides.policy {
         Some(path) => PolicyOrigin::Path(path.clone()),
         None => origin(config.policy_path, home, problems),
     };
-    let shadow = config.policy_shadow.map(|(written, place)| named(&written, &place, home, problems));
+    let shadow = config
+        .policy_shadow
+        .map(|(written, place)| named(&written, &place, home, problems));
     let token_file = config.token_file.map(|path| home.directory.join(path));
     Settings {
-        listen: overrides.listen.map_or(config.listen, |address| vec![Listener::for_all(address)]),
+        listen: overrides
+            .listen
+            .map_or(config.listen, |address| vec![Listener::for_all(address)]),
         crawlers: config.crawlers,
         anonymous: config.anonymous,
         admin: Admin {
@@ -158,7 +192,11 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
             token_file,
             names: config.admin_names,
         },
-        policy: PolicySettings { origin, watch: config.policy_watch, shadow },
+        policy: PolicySettings {
+            origin,
+            watch: config.policy_watch,
+            shadow,
+        },
         profile: config.profile,
         tls: config.tls.resolve(&home.directory, &home.around),
         egress: config.egress,
@@ -170,7 +208,10 @@ fn resolve(config: ConfigFile, overrides: &Overrides, home: &Home, problems: &mu
         logs: Logs {
             decisions: log_target(&config.logs.decisions, home),
             format: config.logs.format,
-            rotate: config.logs.rotate_size.map(|size| Rotate { size, keep: config.logs.rotate_keep }),
+            rotate: config.logs.rotate_size.map(|size| Rotate {
+                size,
+                keep: config.logs.rotate_keep,
+            }),
             allows: config.logs.allows,
             on_full: config.logs.on_full,
             redact_query: config.logs.redact_query,
@@ -199,7 +240,11 @@ fn named(written: &str, place: &Place, home: &Home, problems: &mut Problems) -> 
     let path = home.directory.join(written);
     if !path.exists() {
         let looked = format!("looked for {}", path.display());
-        problems.push(Problem::error(place, "there is no such policy").found(written).help(looked));
+        problems.push(
+            Problem::error(place, "there is no such policy")
+                .found(written)
+                .help(looked),
+        );
     }
     path
 }
@@ -212,7 +257,9 @@ fn without_policy(usual: &Path) -> Problem {
 
 fn store(written: Option<String>, home: &Home) -> Store {
     let usual = || Store::default().path.map(|path| home.around.join(path));
-    Store { path: written.map(|path| home.directory.join(path)).or_else(usual) }
+    Store {
+        path: written.map(|path| home.directory.join(path)).or_else(usual),
+    }
 }
 
 fn log_target(written: &str, home: &Home) -> LogTarget {

@@ -57,16 +57,29 @@ pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, 
 
 /// A warning for each crawler that a policy names and the configuration does not: its rules never apply.
 pub fn unknown_crawlers(named: &[Text], known: &[Registration]) -> Vec<Problem> {
-    let names = || known.iter().map(|known| known.crawler.as_str()).chain([Crawler::ANONYMOUS]);
-    let unknown = named.iter().filter(|name| !names().any(|known| *known == *name.value));
+    let names = || {
+        known
+            .iter()
+            .map(|known| known.crawler.as_str())
+            .chain([Crawler::ANONYMOUS])
+    };
+    let unknown = named
+        .iter()
+        .filter(|name| !names().any(|known| *known == *name.value));
     unknown.map(|name| unknown_crawler(name, names())).collect()
 }
 
 fn unknown_crawler<'n>(name: &Text, known: impl Iterator<Item = &'n str>) -> Problem {
-    let problem = Problem::warning(&name.place, "the configuration knows no crawler of this name");
+    let problem = Problem::warning(
+        &name.place,
+        "the configuration knows no crawler of this name",
+    );
     let problem = problem.found(&*name.value).allowed(known);
     // They are no closed set: the configuration may get another.
-    let help = problem.help.as_ref().map(|help| help.replacen("allowed: ", "known: ", 1));
+    let help = problem
+        .help
+        .as_ref()
+        .map(|help| help.replacen("allowed: ", "known: ", 1));
     Problem { help, ..problem }
 }
 
@@ -78,11 +91,18 @@ pub fn failing_cases(policy: &Policy, cases: &[Case]) -> Vec<Problem> {
 
 fn problem(failure: &Failure<'_>) -> Problem {
     let differences: Vec<String> = failure.mismatches.iter().map(difference).collect();
-    let message = format!("the case of {} fails: {}", failure.case.facts.url(), differences.join(", "));
+    let message = format!(
+        "the case of {} fails: {}",
+        failure.case.facts.url(),
+        differences.join(", ")
+    );
     Problem::error(&failure.case.place, message)
 }
 
 /// `rule: expected no-cgi, found none`.
 pub fn difference(mismatch: &Mismatch) -> String {
-    format!("{}: expected {}, found {}", mismatch.key, mismatch.expected, mismatch.found)
+    format!(
+        "{}: expected {}, found {}",
+        mismatch.key, mismatch.expected, mismatch.found
+    )
 }

@@ -69,7 +69,10 @@ pub struct Listener {
 impl Listener {
     /// A listener for whoever comes.
     pub fn for_all(address: SocketAddr) -> Self {
-        Self { address, crawler: None }
+        Self {
+            address,
+            crawler: None,
+        }
     }
 }
 
@@ -202,7 +205,10 @@ pub struct Rotate {
 
 impl Default for Rotate {
     fn default() -> Self {
-        Self { size: 256 << 20, keep: 8 }
+        Self {
+            size: 256 << 20,
+            keep: 8,
+        }
     }
 }
 
@@ -241,7 +247,11 @@ impl Default for Settings {
             crawlers: Vec::new(),
             anonymous: Anonymous::Allow,
             admin: Admin::default(),
-            policy: PolicySettings { origin: PolicyOrigin::BuiltIn, watch: true, shadow: None },
+            policy: PolicySettings {
+                origin: PolicyOrigin::BuiltIn,
+                watch: true,
+                shadow: None,
+            },
             profile: ProfileChoice::ByUserAgent,
             tls: Tls::default(),
             egress: Egress::default(),
@@ -258,13 +268,19 @@ impl Default for Settings {
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(LOOPBACK, 3129), token_file: None, names: Vec::new() }
+        Self {
+            listen: SocketAddr::new(LOOPBACK, 3129),
+            token_file: None,
+            names: Vec::new(),
+        }
     }
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { path: Some("var/crawlgate".into()) }
+        Self {
+            path: Some("var/crawlgate".into()),
+        }
     }
 }
 
@@ -287,8 +303,13 @@ impl Settings {
     /// A proxy listener off loopback needs something that says who may use it: source networks, or passwords for
     /// everybody.
     pub fn dangers(&self) -> Vec<String> {
-        let reachable = self.listen.iter().filter(|l| !l.address.ip().to_canonical().is_loopback());
-        let mut dangers: Vec<String> = reachable.filter_map(|listener| self.open_relay(listener)).collect();
+        let reachable = self
+            .listen
+            .iter()
+            .filter(|l| !l.address.ip().to_canonical().is_loopback());
+        let mut dangers: Vec<String> = reachable
+            .filter_map(|listener| self.open_relay(listener))
+            .collect();
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
             dangers.push(open_admin(&self.admin.listen));
         }
@@ -297,7 +318,10 @@ impl Settings {
 
     /// Why anybody who reaches a listener could fetch through it.
     fn open_relay(&self, listener: &Listener) -> Option<String> {
-        let mut sources = self.crawlers.iter().filter(|crawler| !crawler.sources.is_empty());
+        let mut sources = self
+            .crawlers
+            .iter()
+            .filter(|crawler| !crawler.sources.is_empty());
         match &listener.crawler {
             Some(name) if !sources.any(|c| c.crawler.as_str() == name.as_str()) => {
                 Some(open_listener(listener.address, name))

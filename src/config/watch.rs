@@ -21,9 +21,19 @@ enum Stamp {
     Missing,
     /// A file: which one, and when it changed. The time of its metadata is among it, since that of its content can be
     /// set back.
-    File { device: u64, inode: u64, size: u64, modified: (i64, i64), changed: (i64, i64) },
+    File {
+        device: u64,
+        inode: u64,
+        size: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+    },
     /// A directory, with the names in it.
-    Directory { device: u64, inode: u64, names: Vec<PathBuf> },
+    Directory {
+        device: u64,
+        inode: u64,
+        names: Vec<PathBuf>,
+    },
 }
 
 impl Stamp {
@@ -43,10 +53,17 @@ impl Stamp {
     }
 
     fn of_directory(path: &Path, state: &Metadata) -> Self {
-        let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+        let entries = fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         let mut names: Vec<PathBuf> = entries.map(|entry| entry.file_name().into()).collect();
         names.sort();
-        Self::Directory { device: state.dev(), inode: state.ino(), names }
+        Self::Directory {
+            device: state.dev(),
+            inode: state.ino(),
+            names,
+        }
     }
 }
 
@@ -57,7 +74,12 @@ pub struct Footprint(BTreeMap<PathBuf, Stamp>);
 impl Footprint {
     /// The state of the same paths now.
     fn again(&self) -> Self {
-        Self(self.0.keys().map(|path| (path.clone(), Stamp::of(path))).collect())
+        Self(
+            self.0
+                .keys()
+                .map(|path| (path.clone(), Stamp::of(path)))
+                .collect(),
+        )
     }
 }
 
@@ -71,7 +93,10 @@ pub struct WatchedFiles {
 impl WatchedFiles {
     /// The files of a policy; nothing is read yet.
     pub fn new(files: PolicyFiles) -> Self {
-        Self { files, seen: RefCell::default() }
+        Self {
+            files,
+            seen: RefCell::default(),
+        }
     }
 
     /// What was read.
@@ -82,7 +107,11 @@ impl WatchedFiles {
     fn note(&self, path: &str) {
         let path = Path::new(path);
         // Of a file that is read twice the earlier state counts.
-        self.seen.borrow_mut().0.entry(path.to_owned()).or_insert_with(|| Stamp::of(path));
+        self.seen
+            .borrow_mut()
+            .0
+            .entry(path.to_owned())
+            .or_insert_with(|| Stamp::of(path));
     }
 }
 
@@ -108,7 +137,10 @@ pub struct Watch {
 impl Watch {
     /// A policy was read from here.
     pub fn new(read: Footprint) -> Self {
-        Self { last: read.clone(), read }
+        Self {
+            last: read.clone(),
+            read,
+        }
     }
 
     /// The policy was read again, or it was tried to.
@@ -164,14 +196,22 @@ mod tests {
     fn changes_are_seen_once_and_at_rest() {
         type Change = fn(&Path);
         let changes: [(&str, Change); 6] = [
-            ("written in place", |d| fs::write(d.join("policy.yaml"), "a: 2").unwrap()),
+            ("written in place", |d| {
+                fs::write(d.join("policy.yaml"), "a: 2").unwrap()
+            }),
             ("renamed over", |d| {
                 fs::write(d.join("new"), "a: 1").unwrap();
                 fs::rename(d.join("new"), d.join("policy.yaml")).unwrap();
             }),
-            ("removed", |d| fs::remove_file(d.join("policy.yaml")).unwrap()),
-            ("a file more in the directory", |d| fs::write(d.join("more.yaml"), "").unwrap()),
-            ("a list that was missing", |d| fs::write(d.join("list.txt"), "x").unwrap()),
+            ("removed", |d| {
+                fs::remove_file(d.join("policy.yaml")).unwrap()
+            }),
+            ("a file more in the directory", |d| {
+                fs::write(d.join("more.yaml"), "").unwrap()
+            }),
+            ("a list that was missing", |d| {
+                fs::write(d.join("list.txt"), "x").unwrap()
+            }),
             ("the directory swapped", |d| {
                 let other = d.with_extension("other");
                 let _ = fs::remove_dir_all(&other);
@@ -183,9 +223,16 @@ mod tests {
         ];
         for (name, change) in changes {
             let directory = directory();
-            let paths = [directory.clone(), directory.join("policy.yaml"), directory.join("list.txt")];
+            let paths = [
+                directory.clone(),
+                directory.join("policy.yaml"),
+                directory.join("list.txt"),
+            ];
             let mut watch = Watch::new(read(&paths));
-            assert!(!watch.look() && !watch.look(), "{name}: nothing has changed yet");
+            assert!(
+                !watch.look() && !watch.look(),
+                "{name}: nothing has changed yet"
+            );
             change(&directory);
             assert!(!watch.look(), "{name}: it may be in the middle of changing");
             assert!(watch.look(), "{name}: seen");
@@ -222,9 +269,15 @@ mod tests {
         let policy = directory.join("policy.yaml");
         let mut watch = Watch::new(read(std::slice::from_ref(&policy)));
         fs::remove_file(&policy).unwrap();
-        assert_eq!([watch.look(), watch.look(), watch.look(), watch.look()], [false, true, false, false]);
+        assert_eq!(
+            [watch.look(), watch.look(), watch.look(), watch.look()],
+            [false, true, false, false]
+        );
         fs::write(&policy, "a: 1").unwrap();
-        assert_eq!([watch.look(), watch.look(), watch.look()], [false, true, false]);
+        assert_eq!(
+            [watch.look(), watch.look(), watch.look()],
+            [false, true, false]
+        );
         fs::remove_dir_all(&directory).unwrap();
     }
 

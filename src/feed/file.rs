@@ -36,7 +36,10 @@ impl fmt::Display for Lines {
 impl Lines {
     /// The file at this path, which is made when there is something to write.
     pub(super) fn at(path: PathBuf) -> Self {
-        Self(Arc::new(Opened { path, file: Mutex::default() }))
+        Self(Arc::new(Opened {
+            path,
+            file: Mutex::default(),
+        }))
     }
 
     /// Appends these, a line each, all on the disk when it is over.
@@ -48,7 +51,10 @@ impl Lines {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        Err(Failure { why: format!("{self}: {error}"), again: Again::Yes })
+        Err(Failure {
+            why: format!("{self}: {error}"),
+            again: Again::Yes,
+        })
     }
 }
 
@@ -65,7 +71,9 @@ impl Opened {
             None => open(&self.path)?,
         };
         let file = kept.insert(file);
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_data());
         if written.is_err() {
             // The next try opens it anew, and takes away what this one has left.
             *kept = None;
@@ -88,7 +96,12 @@ fn open(path: &Path) -> io::Result<File> {
         fs::create_dir_all(directory)?;
     }
     let new = !path.exists();
-    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
     // Lines that are on the disk are lost with a file whose name is not.
     if new {
         keep_name(path)?;

@@ -64,7 +64,9 @@ impl Sink {
         loop {
             tries += 1;
             // One that is under way is never cut: what it delivered would be sent again.
-            let Err(failure) = self.once(batch).await else { return Outcome::Over };
+            let Err(failure) = self.once(batch).await else {
+                return Outcome::Over;
+            };
             if self.gives_up(&failure, tries) && self.put_aside(batch, &failure.why).await {
                 return Outcome::Over;
             }
@@ -72,7 +74,11 @@ impl Sink {
                 Again::After(time) => time.min(LONGEST),
                 Again::Yes | Again::No => pause,
             };
-            tracing::warn!("events are not delivered ({}): {}; again in {wait:?}", self.name(), failure.why);
+            tracing::warn!(
+                "events are not delivered ({}): {}; again in {wait:?}",
+                self.name(),
+                failure.why
+            );
             tokio::select! {
                 () = sleep(wait) => {}
                 _ = stop.changed() => return Outcome::Stopped,
@@ -83,13 +89,18 @@ impl Sink {
 
     /// Tries once.
     pub(super) async fn once(&self, batch: &Batch) -> Result<(), Failure> {
-        let documents = batch.iter().map(|(cursor, event)| event::to_json(cursor.0, event)).collect();
+        let documents = batch
+            .iter()
+            .map(|(cursor, event)| event::to_json(cursor.0, event))
+            .collect();
         let done = match &self.outlet {
             Outlet::File(lines) => lines.append(documents).await,
             Outlet::Webhook(webhook, _) => webhook.post(&documents).await,
         };
         match &done {
-            Ok(()) => self.metrics.feed_events(self.out, FeedEnd::Delivered, count(batch)),
+            Ok(()) => self
+                .metrics
+                .feed_events(self.out, FeedEnd::Delivered, count(batch)),
             Err(_) => self.metrics.feed_failed(self.out),
         }
         done
@@ -104,7 +115,9 @@ impl Sink {
 
     /// Appends a batch to the dead letters; whether that went well.
     async fn put_aside(&self, batch: &Batch, why: &str) -> bool {
-        let Outlet::Webhook(_, dead) = &self.outlet else { return false };
+        let Outlet::Webhook(_, dead) = &self.outlet else {
+            return false;
+        };
         let at = Rfc3339(Clock::system().wall()).to_string();
         let marked = |mut document: Json| {
             if let Some(members) = document.as_object_mut() {
@@ -112,13 +125,23 @@ impl Sink {
             }
             document
         };
-        let documents = batch.iter().map(|(cursor, event)| marked(event::to_json(cursor.0, event))).collect();
+        let documents = batch
+            .iter()
+            .map(|(cursor, event)| marked(event::to_json(cursor.0, event)))
+            .collect();
         if let Err(failure) = dead.append(documents).await {
-            tracing::error!("events that the webhook does not take cannot be put aside: {}", failure.why);
+            tracing::error!(
+                "events that the webhook does not take cannot be put aside: {}",
+                failure.why
+            );
             return false;
         }
-        self.metrics.feed_events(self.out, FeedEnd::DeadLetter, count(batch));
-        tracing::error!(events = batch.len(), "the webhook does not take events: {why}; they are in {dead}");
+        self.metrics
+            .feed_events(self.out, FeedEnd::DeadLetter, count(batch));
+        tracing::error!(
+            events = batch.len(),
+            "the webhook does not take events: {why}; they are in {dead}"
+        );
         true
     }
 

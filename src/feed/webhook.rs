@@ -21,15 +21,29 @@ impl Webhook {
 
     /// Posts events; any 2xx says that they are taken.
     pub(super) async fn post(&self, documents: &Vec<Json>) -> Result<(), Failure> {
-        let id = |document: Option<&Json>| document.and_then(|one| one.get("id")?.as_u64()).unwrap_or(0);
+        let id = |document: Option<&Json>| {
+            document
+                .and_then(|one| one.get("id")?.as_u64())
+                .unwrap_or(0)
+        };
         let key = format!("\"{}-{}\"", id(documents.first()), id(documents.last()));
-        let key = HeaderValue::try_from(key).ok().map(|key| (IDEMPOTENCY_KEY, key));
-        let fields = key.into_iter().chain([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let key = HeaderValue::try_from(key)
+            .ok()
+            .map(|key| (IDEMPOTENCY_KEY, key));
+        let fields = key
+            .into_iter()
+            .chain([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let body = serde_json::to_vec(documents).map(Bytes::from);
-        let body = body.map_err(|error| Failure { why: error.to_string(), again: Again::No })?;
+        let body = body.map_err(|error| Failure {
+            why: error.to_string(),
+            again: Again::No,
+        })?;
         match self.0.post(body, fields).await {
             Ok(answer) => judged(&answer),
-            Err(why) => Err(Failure { why, again: Again::Yes }),
+            Err(why) => Err(Failure {
+                why,
+                again: Again::Yes,
+            }),
         }
     }
 }
@@ -39,13 +53,19 @@ fn judged(answer: &Answer) -> Result<(), Failure> {
     if status.is_success() {
         return Ok(());
     }
-    let later = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    let later = matches!(
+        status,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+    );
     let again = match answer.retry_after {
         _ if !later && !status.is_server_error() => Again::No,
         Some(time) => Again::After(time),
         None => Again::Yes,
     };
-    Err(Failure { why: format!("it answers {status}"), again })
+    Err(Failure {
+        why: format!("it answers {status}"),
+        again,
+    })
 }
 
 #[cfg(test)]
@@ -72,7 +92,11 @@ mod tests {
                 retry_after: retry_after.map(Duration::from_secs),
                 body: None,
             };
-            assert_eq!(judged(&answer).err().map(|failure| failure.again), again, "{status}");
+            assert_eq!(
+                judged(&answer).err().map(|failure| failure.again),
+                again,
+                "{status}"
+            );
         }
     }
 }

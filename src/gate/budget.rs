@@ -66,21 +66,35 @@ pub struct UsedUp {
 impl Budgets {
     /// Nothing was spent yet.
     pub fn new(clock: Clock) -> Self {
-        Self { spent: Shards::new(), behind: AtomicBool::new(false), disk: Mutex::default(), clock }
+        Self {
+            spent: Shards::new(),
+            behind: AtomicBool::new(false),
+            disk: Mutex::default(),
+            clock,
+        }
     }
 
     /// Whether a request may go; counted if it is to.
     ///
     /// # Errors
     /// If something is used up: nothing is counted then.
-    pub fn ask(&self, name: &str, limits: Limits, request: Request, deed: Deed) -> Result<(), UsedUp> {
+    pub fn ask(
+        &self,
+        name: &str,
+        limits: Limits,
+        request: Request,
+        deed: Deed,
+    ) -> Result<(), UsedUp> {
         let now = since_1970(self.clock.wall());
         let day = now.as_secs() / DAY;
         let mut shard = self.spent.of(name);
         let spent = of_today(&mut shard, name, day);
         if let Some(purse) = spent.over(limits, request) {
             let ends = Duration::from_secs((day + 1) * DAY);
-            return Err(UsedUp { purse, left: ends.saturating_sub(now) });
+            return Err(UsedUp {
+                purse,
+                left: ends.saturating_sub(now),
+            });
         }
         if deed == Deed::Spend {
             spent.count(limits, request);
@@ -120,14 +134,20 @@ impl Budgets {
                 self.spent.of(&name).insert(name, spent);
             }
         }
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner).file = Some(file);
+        self.disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .file = Some(file);
         Ok(())
     }
 
     /// Whether the file has to be written, and may be by now.
     pub fn is_behind(&self) -> bool {
         self.behind.load(Ordering::Relaxed)
-            && self.disk.try_lock().is_ok_and(|disk| disk.next.is_none_or(|next| next <= self.clock.now()))
+            && self
+                .disk
+                .try_lock()
+                .is_ok_and(|disk| disk.next.is_none_or(|next| next <= self.clock.now()))
     }
 
     /// Writes the file. Blocks until it is on the disk.
@@ -140,9 +160,15 @@ impl Budgets {
             return Ok(());
         }
         let began = self.clock.now();
-        let written = disk.file.as_ref().map_or(Ok(()), |file| file.write(&self.saved()));
+        let written = disk
+            .file
+            .as_ref()
+            .map_or(Ok(()), |file| file.write(&self.saved()));
         let took = self.clock.now().saturating_duration_since(began);
-        disk.next = self.clock.now().checked_add(EVERY.max(took.saturating_mul(SHARE)));
+        disk.next = self
+            .clock
+            .now()
+            .checked_add(EVERY.max(took.saturating_mul(SHARE)));
         if written.is_err() {
             self.behind.store(true, Ordering::Relaxed);
         }
@@ -154,7 +180,11 @@ impl Budgets {
         let mut all = Vec::new();
         for shard in self.spent.each() {
             #[allow(clippy::disallowed_methods, reason = "put in order below")]
-            all.extend(shard.iter().map(|(name, spent)| (Arc::clone(name), spent.clone())));
+            all.extend(
+                shard
+                    .iter()
+                    .map(|(name, spent)| (Arc::clone(name), spent.clone())),
+            );
         }
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Saved(all)
@@ -190,7 +220,10 @@ fn make_room(shard: &mut Shard<Spent>, day: u64) {
         return;
     }
     #[allow(clippy::disallowed_methods, reason = "any of them will do")]
-    let least = shard.iter().take(LOOKED_AT).min_by_key(|(_, spent)| (spent.urls, spent.bytes));
+    let least = shard
+        .iter()
+        .take(LOOKED_AT)
+        .min_by_key(|(_, spent)| (spent.urls, spent.bytes));
     if let Some(name) = least.map(|(name, _)| Arc::clone(name)) {
         shard.remove(&name);
     }

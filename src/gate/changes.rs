@@ -32,10 +32,18 @@ impl MayChange {
                 .values_of(slot)
                 .any(|(_, value)| *value == Value::Word(META) || *value == Value::Word(STRIP))
         };
-        let off = |slot| policy.values_of(slot).any(|(_, value)| *value == Value::Bool(false));
+        let off = |slot| {
+            policy
+                .values_of(slot)
+                .any(|(_, value)| *value == Value::Bool(false))
+        };
         let index = off(schema::INDEX) && beyond(schema::ENFORCE_INDEX);
         let follow = off(schema::FOLLOW) && beyond(schema::ENFORCE_FOLLOW);
-        if index || follow { Self::Perhaps } else { Self::Never }
+        if index || follow {
+            Self::Perhaps
+        } else {
+            Self::Never
+        }
     }
 }
 
@@ -85,7 +93,11 @@ pub(in crate::gate) fn of<C>(judged: &Judged<C>, head: &Parts) -> Option<Changes
         return None;
     }
     let (policy, trail) = (judged.policy(), &judged.trail);
-    let level = |flag, slot| trail.word(policy, slot).filter(|_| !trail.is_on(policy, flag));
+    let level = |flag, slot| {
+        trail
+            .word(policy, slot)
+            .filter(|_| !trail.is_on(policy, flag))
+    };
     let index = level(schema::INDEX, schema::ENFORCE_INDEX);
     let follow = level(schema::FOLLOW, schema::ENFORCE_FOLLOW);
     let says = |level| matches!(level, Some(META | STRIP));
@@ -95,7 +107,15 @@ pub(in crate::gate) fn of<C>(judged: &Judged<C>, head: &Parts) -> Option<Changes
         (false, true) => RobotsTag::NoFollow,
         (false, false) => return None,
     };
-    let links = if follow == Some(STRIP) { Links::Stripped } else { Links::Kept };
-    let text = if index == Some(STRIP) { Text::Stripped } else { Text::Kept };
+    let links = if follow == Some(STRIP) {
+        Links::Stripped
+    } else {
+        Links::Kept
+    };
+    let text = if index == Some(STRIP) {
+        Text::Stripped
+    } else {
+        Text::Kept
+    };
     Some(Changes { says, links, text })
 }

@@ -114,11 +114,14 @@ impl Crawlers {
             let auth = registration.auth.as_ref()?;
             Some((auth.user.clone(), (place, auth.password.clone())))
         });
-        let mut networks: Vec<(IpNet, usize)> =
-            numbered().flat_map(|(place, r)| r.sources.iter().map(move |net| (*net, place))).collect();
+        let mut networks: Vec<(IpNet, usize)> = numbered()
+            .flat_map(|(place, r)| r.sources.iter().map(move |net| (*net, place)))
+            .collect();
         networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
         Ok(Self {
-            decoy: registrations.iter().find_map(|r| Some(r.auth.as_ref()?.password.clone())),
+            decoy: registrations
+                .iter()
+                .find_map(|r| Some(r.auth.as_ref()?.password.clone())),
             known: registrations.iter().map(|r| identity(&r.crawler)).collect(),
             users: users.collect(),
             networks: networks.into(),
@@ -130,21 +133,40 @@ impl Crawlers {
     /// A client that has connected, to a listener that may have a crawler of its own.
     pub fn caller(&self, address: IpAddr, listener: Option<&Slug>) -> Caller {
         let address = address.to_canonical();
-        let by_place = self.by_listener(address, listener).or_else(|| self.by_source(address));
-        let by_place = by_place.or_else(|| self.anonymous.as_ref().filter(|_| address.is_loopback()));
-        Caller { address, by_place: by_place.cloned(), credentials: Reading::Headers, last: Mutex::default() }
+        let by_place = self
+            .by_listener(address, listener)
+            .or_else(|| self.by_source(address));
+        let by_place =
+            by_place.or_else(|| self.anonymous.as_ref().filter(|_| address.is_loopback()));
+        Caller {
+            address,
+            by_place: by_place.cloned(),
+            credentials: Reading::Headers,
+            last: Mutex::default(),
+        }
     }
 
     fn by_listener(&self, address: IpAddr, listener: Option<&Slug>) -> Option<&Identity> {
         let name = listener?.as_str();
-        let place = self.known.iter().position(|known| known.crawler.as_str() == name)?;
-        let mut sources = self.networks.iter().filter(|(_, owner)| *owner == place).peekable();
-        let welcome = sources.peek().is_none() || sources.any(|(network, _)| network.contains(&address));
+        let place = self
+            .known
+            .iter()
+            .position(|known| known.crawler.as_str() == name)?;
+        let mut sources = self
+            .networks
+            .iter()
+            .filter(|(_, owner)| *owner == place)
+            .peekable();
+        let welcome =
+            sources.peek().is_none() || sources.any(|(network, _)| network.contains(&address));
         self.known.get(place).filter(|_| welcome)
     }
 
     fn by_source(&self, address: IpAddr) -> Option<&Identity> {
-        let (_, place) = self.networks.iter().find(|(network, _)| network.contains(&address))?;
+        let (_, place) = self
+            .networks
+            .iter()
+            .find(|(network, _)| network.contains(&address))?;
         self.known.get(*place)
     }
 
@@ -152,7 +174,11 @@ impl Crawlers {
     ///
     /// # Errors
     /// Why it is nobody.
-    pub async fn recognise(&self, caller: &Caller, headers: &HeaderMap) -> Result<Identity, Stranger> {
+    pub async fn recognise(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Identity, Stranger> {
         let value = match caller.credentials {
             Reading::Headers if !self.users.is_empty() => headers.get(PROXY_AUTHORIZATION),
             Reading::Headers | Reading::Settled => None,
@@ -161,7 +187,9 @@ impl Crawlers {
             return caller.by_place.clone().ok_or(Stranger::Nameless);
         };
         if headers.get_all(PROXY_AUTHORIZATION).iter().nth(1).is_some() {
-            return Err(Stranger::Unreadable("more than one Proxy-Authorization field"));
+            return Err(Stranger::Unreadable(
+                "more than one Proxy-Authorization field",
+            ));
         }
         if let Some(identity) = caller.remembered(value.as_bytes()) {
             return Ok(identity);
@@ -224,7 +252,12 @@ impl Caller {
     /// The sender of the requests inside a tunnel: whoever opened it (undici sends credentials with CONNECT only).
     pub fn inside_tunnel(address: IpAddr, opener: Identity) -> Self {
         let address = address.to_canonical();
-        Self { address, by_place: Some(opener), credentials: Reading::Settled, last: Mutex::default() }
+        Self {
+            address,
+            by_place: Some(opener),
+            credentials: Reading::Settled,
+            last: Mutex::default(),
+        }
     }
 
     /// The client's address; an IPv4 one never in IPv6 form.
@@ -234,12 +267,17 @@ impl Caller {
 
     fn remembered(&self, field: &[u8]) -> Option<Identity> {
         let last = self.last.lock().ok()?;
-        last.as_ref().filter(|last| *last.field == *field).map(|last| last.identity.clone())
+        last.as_ref()
+            .filter(|last| *last.field == *field)
+            .map(|last| last.identity.clone())
     }
 
     fn remember(&self, field: &[u8], identity: &Identity) {
         if let Ok(mut last) = self.last.lock() {
-            *last = Some(Remembered { field: field.into(), identity: identity.clone() });
+            *last = Some(Remembered {
+                field: field.into(),
+                identity: identity.clone(),
+            });
         }
     }
 }

@@ -18,7 +18,10 @@ pub trait Destinations {
     type Vetted: Addresses + Send;
 
     /// Resolves and vets.
-    fn vet(&self, target: &UrlTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+    fn vet(
+        &self,
+        target: &UrlTarget,
+    ) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
 
     /// The time for which nothing is sent there, if every address has refused a connection a moment ago. Asked of every
     /// request, so it neither waits nor allocates while there is no such address.
@@ -27,7 +30,10 @@ pub trait Destinations {
     }
 
     /// The same for the host and port of a tunnel.
-    fn vet_host(&self, host: &HostTarget) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+    fn vet_host(
+        &self,
+        host: &HostTarget,
+    ) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
 }
 
 /// A list of vetted addresses, from which the policy may still take some away.
@@ -56,7 +62,11 @@ pub(in crate::gate) fn keep_admitted<J>(
         if admitted { &mut kept } else { &mut dropped }.get_or_insert(judgement);
         admitted
     });
-    if remaining == Remaining::Some { kept } else { dropped }
+    if remaining == Remaining::Some {
+        kept
+    } else {
+        dropped
+    }
 }
 
 /// Whether any address is left.
@@ -93,13 +103,24 @@ impl From<Unreachable> for Refusal {
                 .with_detail(format!("every address of the host is prohibited: {range}")),
             Unreachable::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
             Unreachable::NoSuchName(again) => {
-                let dns = Self { failing: Some(Failing::Permanent), ..dns };
+                let dns = Self {
+                    failing: Some(Failing::Permanent),
+                    ..dns
+                };
                 dns.with_detail("no such host name").again(again)
             }
-            Unreachable::LookupFailed(again) => dns.with_detail("the name servers failed").again(again),
+            Unreachable::LookupFailed(again) => {
+                dns.with_detail("the name servers failed").again(again)
+            }
             Unreachable::LookupTimeout(again) => {
-                let dns = dns.with_detail("the name servers did not answer in time").again(again);
-                Self { status: Some(504), error: Some("dns_timeout"), ..dns }
+                let dns = dns
+                    .with_detail("the name servers did not answer in time")
+                    .again(again);
+                Self {
+                    status: Some(504),
+                    error: Some("dns_timeout"),
+                    ..dns
+                }
             }
             Unreachable::Refusing(left) => Self::new(Reason::UpstreamConnect, Stage::Destination)
                 .with_detail("the host refused a connection a moment ago")

@@ -48,8 +48,16 @@ enum Tags {
 impl Effects {
     /// Makes the fields that a policy's options can ask for.
     pub fn of(policy: &Policy) -> Self {
-        let off = |slot| policy.values_of(slot).any(|(_, value)| *value == Value::Bool(false));
-        let tags = if off(schema::INDEX) || off(schema::FOLLOW) { Tags::Perhaps } else { Tags::Never };
+        let off = |slot| {
+            policy
+                .values_of(slot)
+                .any(|(_, value)| *value == Value::Bool(false))
+        };
+        let tags = if off(schema::INDEX) || off(schema::FOLLOW) {
+            Tags::Perhaps
+        } else {
+            Tags::Never
+        };
         Self {
             set: keys(policy, SET_HEADERS, ""),
             remove: Chosen::of(policy, schema::REMOVE_HEADERS, names),
@@ -60,7 +68,11 @@ impl Effects {
     }
 }
 
-fn keys(policy: &Policy, map: &'static str, before: &str) -> Box<[(HeaderName, Chosen<HeaderValue>)]> {
+fn keys(
+    policy: &Policy,
+    map: &'static str,
+    before: &str,
+) -> Box<[(HeaderName, Chosen<HeaderValue>)]> {
     let key = |(slot, key): (Slot, &str)| {
         let name = HeaderName::from_bytes(format!("{before}{key}").as_bytes()).ok()?;
         Some((name, Chosen::of(policy, slot, text)?))
@@ -70,12 +82,24 @@ fn keys(policy: &Policy, map: &'static str, before: &str) -> Box<[(HeaderName, C
 
 /// `compile` lets no text through that is no value of a field.
 fn text(value: &Value) -> Option<HeaderValue> {
-    if let Value::Text(text) = value { HeaderValue::from_str(text).ok() } else { None }
+    if let Value::Text(text) = value {
+        HeaderValue::from_str(text).ok()
+    } else {
+        None
+    }
 }
 
 fn names(value: &Value) -> Option<Box<[HeaderName]>> {
-    let Value::List(names) = value else { return None };
-    let name = |name: &Value| if let Value::Text(name) = name { name.parse().ok() } else { None };
+    let Value::List(names) = value else {
+        return None;
+    };
+    let name = |name: &Value| {
+        if let Value::Text(name) = name {
+            name.parse().ok()
+        } else {
+            None
+        }
+    };
     Some(names.iter().filter_map(name).collect())
 }
 
@@ -93,7 +117,12 @@ pub struct ForOne<'a> {
 impl<'a> ForOne<'a> {
     /// Changes the fields of a request to the origin: the option `request_headers`, what is removed before what is set.
     pub fn change_request(self, headers: &mut HeaderMap) {
-        if let Some(names) = self.effects.remove.as_ref().and_then(|names| self.chosen(names)) {
+        if let Some(names) = self
+            .effects
+            .remove
+            .as_ref()
+            .and_then(|names| self.chosen(names))
+        {
             for name in names {
                 headers.remove(name);
             }
@@ -111,7 +140,10 @@ impl<'a> ForOne<'a> {
 
     /// The option `source`.
     pub fn source(self) -> Option<&'a HeaderValue> {
-        self.effects.source.as_ref().and_then(|source| self.chosen(source))
+        self.effects
+            .source
+            .as_ref()
+            .and_then(|source| self.chosen(source))
     }
 
     /// The options `index` and `follow`, if one of them is off.
@@ -144,6 +176,10 @@ impl<'a> ForOne<'a> {
 impl<C> Judged<C> {
     /// What the options have come to for this request.
     pub fn effects(&self) -> ForOne<'_> {
-        ForOne { effects: &self.snapshot.effects, policy: self.policy(), trail: &self.trail }
+        ForOne {
+            effects: &self.snapshot.effects,
+            policy: self.policy(),
+            trail: &self.trail,
+        }
     }
 }

@@ -17,7 +17,11 @@ use super::stage::redirect::Leads;
 /// 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so are a 304 that nobody asked for
 /// and a redirection to what is no URL. What is said of the request's own conditions (406, 412, 416, 417) says nothing of
 /// the document.
-pub(in crate::gate) fn of_answer(head: &Parts, asked: Conditional, leads: &Leads) -> Option<Failing> {
+pub(in crate::gate) fn of_answer(
+    head: &Parts,
+    asked: Conditional,
+    leads: &Leads,
+) -> Option<Failing> {
     match head.status.as_u16() {
         429 => Some(Failing::Temporary),
         503 if head.headers.contains_key(RETRY_AFTER) => Some(Failing::Temporary),
@@ -32,7 +36,10 @@ pub(in crate::gate) fn of_answer(head: &Parts, asked: Conditional, leads: &Leads
 /// How an exchange that is refused for this reason counts, where nothing more is known of the failure: time-outs and
 /// refused connections are temporary, and what else goes wrong on a connection is permanent.
 pub(in crate::gate) fn of_reason(reason: Reason) -> Option<Failing> {
-    let temporary = matches!(reason, Reason::UpstreamDns | Reason::UpstreamConnect | Reason::UpstreamTimeout);
+    let temporary = matches!(
+        reason,
+        Reason::UpstreamDns | Reason::UpstreamConnect | Reason::UpstreamTimeout
+    );
     let permanent = matches!(reason, Reason::UpstreamTls | Reason::UpstreamProtocol);
     match (temporary, permanent) {
         (true, _) => Some(Failing::Temporary),
@@ -50,7 +57,11 @@ mod tests {
     fn answers_are_told_apart_as_cloudview_does() {
         use Failing::{Permanent, Temporary};
         let error = |status: u16, asked, leads| {
-            let (head, ()) = Response::builder().status(status).body(()).unwrap().into_parts();
+            let (head, ()) = Response::builder()
+                .status(status)
+                .body(())
+                .unwrap()
+                .into_parts();
             of_answer(&head, asked, &leads)
         };
         for (status, asked, failing) in [
@@ -68,7 +79,14 @@ mod tests {
         }
         assert_eq!(error(302, Conditional::No, Leads::Nowhere), None);
         assert_eq!(error(302, Conditional::No, Leads::Astray), Some(Permanent));
-        let later = Response::builder().status(503).header("retry-after", "1").body(()).unwrap();
-        assert_eq!(of_answer(&later.into_parts().0, Conditional::No, &Leads::Nowhere), Some(Temporary));
+        let later = Response::builder()
+            .status(503)
+            .header("retry-after", "1")
+            .body(())
+            .unwrap();
+        assert_eq!(
+            of_answer(&later.into_parts().0, Conditional::No, &Leads::Nowhere),
+            Some(Temporary)
+        );
     }
 }

@@ -107,8 +107,21 @@ impl Hold {
         let queue = Queue::new(limits, clock.clone());
         let (returning, redirects) = (Returning::default(), Redirects::default());
         let stops = Arc::new(Stops::new(limits.of_all, clock.clone(), metrics.clone()));
-        let (budgets, closed) = (Arc::new(Budgets::new(clock.clone())), AtomicBool::new(false));
-        Self { store, queue, returning, redirects, clock, metrics, stops, budgets, closed }
+        let (budgets, closed) = (
+            Arc::new(Budgets::new(clock.clone())),
+            AtomicBool::new(false),
+        );
+        Self {
+            store,
+            queue,
+            returning,
+            redirects,
+            clock,
+            metrics,
+            stops,
+            budgets,
+            closed,
+        }
     }
 
     /// A slot for a request that need not wait: one look into the store. None for any other, which nothing is told of.
@@ -205,11 +218,16 @@ impl Hold {
 
     /// An origin has redirected this crawler there, from a URL of this depth.
     pub(in crate::gate) fn redirected_at(&self, crawler: &Crawler, to: &UrlTarget, depth: u32) {
-        self.redirects.note_depth(crawler, to, depth, self.clock.now());
+        self.redirects
+            .note_depth(crawler, to, depth, self.clock.now());
     }
 
     /// The least depth from which the crawler was redirected there within the last ten minutes.
-    pub(in crate::gate) fn redirected_from(&self, crawler: &Crawler, to: &UrlTarget) -> Option<u32> {
+    pub(in crate::gate) fn redirected_from(
+        &self,
+        crawler: &Crawler,
+        to: &UrlTarget,
+    ) -> Option<u32> {
         if self.redirects.have_no_depths() {
             return None;
         }
@@ -228,7 +246,8 @@ impl Hold {
         self.stops.sweep();
         self.budgets.sweep();
         let census = self.store.sweep(self.clock.now());
-        self.metrics.hosts(census.hosts, census.resting, census.leases);
+        self.metrics
+            .hosts(census.hosts, census.resting, census.leases);
     }
 
     async fn wait(
@@ -267,8 +286,15 @@ impl Hold {
     }
 
     fn arrival(&self, who: Who, now: Instant) -> Arrival {
-        let ticket = self.returning.take(who, now).unwrap_or_else(|| self.queue.next_ticket(now));
-        Arrival { at: now, ticket, turn: HostTurn::Awaited }
+        let ticket = self
+            .returning
+            .take(who, now)
+            .unwrap_or_else(|| self.queue.next_ticket(now));
+        Arrival {
+            at: now,
+            ticket,
+            turn: HostTurn::Awaited,
+        }
     }
 
     fn ask(self: &Arc<Self>, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Slot> {
@@ -280,33 +306,55 @@ impl Hold {
 
     /// Its time is over.
     fn turned_away(&self, asking: &Asking<'_>, place: &Place<'_>) -> SentAway {
-        let wait = self.queue.told(asking.key, self.clock.now()).unwrap_or(NOT_LONG);
+        let wait = self
+            .queue
+            .told(asking.key, self.clock.now())
+            .unwrap_or(NOT_LONG);
         sent_away(wait, place.ahead(), asking)
     }
 
     /// Others wait, and it would not.
     fn behind_others(&self, asking: &Asking<'_>, rank: Rank) -> SentAway {
-        let wait = self.queue.told(asking.key, self.clock.now()).unwrap_or(NOT_LONG);
-        sent_away(wait, self.queue.ahead_of_new(asking.key, asking.crawler, rank.class), asking)
+        let wait = self
+            .queue
+            .told(asking.key, self.clock.now())
+            .unwrap_or(NOT_LONG);
+        sent_away(
+            wait,
+            self.queue
+                .ahead_of_new(asking.key, asking.crawler, rank.class),
+            asking,
+        )
     }
 
     fn full(&self, asking: &Asking<'_>, rank: Rank) -> SentAway {
-        SentAway { reason: Reason::QueueFull, ..self.behind_others(asking, rank) }
+        SentAway {
+            reason: Reason::QueueFull,
+            ..self.behind_others(asking, rank)
+        }
     }
 }
 
 /// What the best of a queue was told is not known: it has only just come.
-const NOT_LONG: Wait = Wait { time: Duration::ZERO, why: Why::Time };
+const NOT_LONG: Wait = Wait {
+    time: Duration::ZERO,
+    why: Why::Time,
+};
 /// Whoever takes this proxy's place needs a moment.
-const SHUTTING_DOWN: SentAway =
-    SentAway { reason: Reason::ShuttingDown, retry_after: Duration::from_secs(5) };
+const SHUTTING_DOWN: SentAway = SentAway {
+    reason: Reason::ShuttingDown,
+    retry_after: Duration::from_secs(5),
+};
 
 fn sent_away(wait: Wait, ahead: usize, asking: &Asking<'_>) -> SentAway {
     let reason = match wait.why {
         Why::Time | Why::Slots => Reason::RateLimited,
         Why::Backoff | Why::Probe => Reason::HostBackoff,
     };
-    SentAway { reason, retry_after: retry_after::after(wait, ahead, &asking.pace) }
+    SentAway {
+        reason,
+        retry_after: retry_after::after(wait, ahead, &asking.pace),
+    }
 }
 
 /// A request in a queue. If it is dropped before its wait has ended the client has left.
@@ -326,7 +374,12 @@ enum End {
 impl<'h> Waiting<'h> {
     fn new(hold: &'h Hold, crawler: &'h Crawler, place: Place<'h>) -> Self {
         hold.metrics.hold_begins();
-        Self { hold, crawler, place, end: End::Left }
+        Self {
+            hold,
+            crawler,
+            place,
+            end: End::Left,
+        }
     }
 
     fn ended<T>(mut self, with: T) -> T {

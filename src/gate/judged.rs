@@ -68,7 +68,11 @@ impl Asked {
     /// Reads the facts from a request's head. A depth and a priority count only from crawlers that may give one; one
     /// that is no such number is none.
     pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
-        let priority = if crawler.may(May::Priority) { priority(&parts.headers) } else { None };
+        let priority = if crawler.may(May::Priority) {
+            priority(&parts.headers)
+        } else {
+            None
+        };
         let method = parts.method.clone();
         let (max_wait, referer, agent, dest, depth) = (None, None, None, None, None);
         let (year, known, instead_of) = (YEAR, InLedger::No, None);
@@ -104,12 +108,19 @@ impl Asked {
         if let Some(target) = self.instead_of.take() {
             self.target = *target;
         }
-        Self { year: year.unwrap_or(YEAR), ..self }
+        Self {
+            year: year.unwrap_or(YEAR),
+            ..self
+        }
     }
 
     /// The same for another URL in place of the one that the crawler asked for.
     pub(in crate::gate) fn in_place(self, target: UrlTarget) -> Self {
-        Self { instead_of: Some(Box::new(self.target)), target, ..self }
+        Self {
+            instead_of: Some(Box::new(self.target)),
+            target,
+            ..self
+        }
     }
 
     /// The URL that the crawler asked for, where another is fetched in its place.
@@ -125,7 +136,8 @@ impl Asked {
 
     /// Whether what the crawler sends of its own was meant for another origin than the one that gets the request.
     pub fn changes_origin(&self) -> bool {
-        self.instead_of().is_some_and(|asked| asked.base() != self.target.base())
+        self.instead_of()
+            .is_some_and(|asked| asked.base() != self.target.base())
     }
 
     /// How many links from a start it was found, where that is known.
@@ -135,7 +147,10 @@ impl Asked {
 
     /// The page that it was found on, as the client has it; empty if it does not say.
     pub(in crate::gate) fn referer(&self) -> &str {
-        self.referer.as_ref().and_then(|referer| referer.to_str().ok()).unwrap_or("")
+        self.referer
+            .as_ref()
+            .and_then(|referer| referer.to_str().ok())
+            .unwrap_or("")
     }
 
     /// Whether the ledger has the URL.
@@ -150,13 +165,17 @@ impl Asked {
 
     /// The product token that the `User-Agent` begins with; empty if there is none.
     pub fn product_token(&self) -> &str {
-        self.agent.as_ref().and_then(|agent| agent.to_str().ok()).map_or("", product_token)
+        self.agent
+            .as_ref()
+            .and_then(|agent| agent.to_str().ok())
+            .map_or("", product_token)
     }
 
     /// Whether it reads the host's robots.txt, which is never refused like a page. Any other method is judged like
     /// any request.
     pub fn reads_robots_txt(&self) -> bool {
-        self.target.path_and_query() == "/robots.txt" && matches!(self.method, Method::GET | Method::HEAD)
+        self.target.path_and_query() == "/robots.txt"
+            && matches!(self.method, Method::GET | Method::HEAD)
     }
 
     /// The facts of the request stage.
@@ -175,7 +194,9 @@ impl Asked {
 }
 
 fn priority(headers: &HeaderMap) -> Option<Priority> {
-    let number = headers.get(CRAWL_PRIORITY).and_then(|value| Priority::from_number(value.to_str().ok()?));
+    let number = headers
+        .get(CRAWL_PRIORITY)
+        .and_then(|value| Priority::from_number(value.to_str().ok()?));
     number.or_else(|| Priority::from_urgency(&Headers(headers).joined(&PRIORITY)?))
 }
 
@@ -238,7 +259,11 @@ impl<C> Judged<C> {
     /// What the log keeps of a URL that the policy admitted and something else refuses: all of it if that is the
     /// origin's doing, as it would have of the answer; the host if it is ours.
     pub fn keep(&self, stage: Stage) -> Keep {
-        let by_log = if stage < Stage::Upstream { Keep::Host } else { Keep::Full };
+        let by_log = if stage < Stage::Upstream {
+            Keep::Host
+        } else {
+            Keep::Full
+        };
         recorded(self.policy(), &self.trail, by_log)
     }
 
@@ -259,13 +284,17 @@ impl<C> Judged<C> {
             let of = tags.canonical.as_ref()?.as_str();
             HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
         };
-        self.tags.iter().flat_map(move |tags| [noindex(tags), noncanonical(tags)]).flatten()
+        self.tags
+            .iter()
+            .flat_map(move |tags| [noindex(tags), noncanonical(tags)])
+            .flatten()
     }
 
     /// Whether what the origin sends may have to be read or changed as a document: the request asks for codings that can
     /// be undone.
     pub fn may_read_document(&self) -> bool {
-        let asks = self.snapshot.ever_reads_documents() || self.snapshot.changes != MayChange::Never;
+        let asks =
+            self.snapshot.ever_reads_documents() || self.snapshot.changes != MayChange::Never;
         asks && self.asked.method == Method::GET && !self.asked.reads_robots_txt()
     }
 
@@ -303,9 +332,15 @@ impl<C> Judged<C> {
     fn excluded(&self) -> Box<Refusal> {
         let address = self.recalled.as_ref().and_then(|recalled| recalled.address);
         let address = address.map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
-        let facts = Facts { address, ..self.asked.facts() };
+        let facts = Facts {
+            address,
+            ..self.asked.facts()
+        };
         let exclusion = self.policy().exclusion(&self.trail, &self.decision, &facts);
-        let decision = Decision { exclusion, ..self.decision };
+        let decision = Decision {
+            exclusion,
+            ..self.decision
+        };
         let refusal = Refusal::by_policy(self.policy(), &self.trail, &decision);
         Box::new(refusal.unwrap_or_else(|| Refusal::new(decision.reason(), decision.stage)))
     }
@@ -323,7 +358,9 @@ impl<C> Judged<C> {
 pub fn first_values(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     let mut last: Option<&HeaderName> = None;
     // Values of one name come one after the other.
-    headers.iter().filter(move |(name, _)| last.replace(*name) != Some(*name))
+    headers
+        .iter()
+        .filter(move |(name, _)| last.replace(*name) != Some(*name))
 }
 
 /// A header map as the policy sees it: values joined, bytes that are no UTF-8 replaced.
@@ -332,7 +369,11 @@ pub struct Headers<'a>(pub &'a HeaderMap);
 impl<'a> Headers<'a> {
     /// All values of a field, joined by `", "`; `None` if there is none.
     pub fn joined(&self, name: impl AsHeaderName) -> Option<Cow<'a, str>> {
-        let mut values = self.0.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
+        let mut values = self
+            .0
+            .get_all(name)
+            .iter()
+            .map(|v| String::from_utf8_lossy(v.as_bytes()));
         let first = values.next()?;
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
     }
@@ -344,6 +385,9 @@ impl HeaderView for Headers<'_> {
     }
 
     fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
-        self.0.get_all(name).iter().for_each(|value| see(&String::from_utf8_lossy(value.as_bytes())));
+        self.0
+            .get_all(name)
+            .iter()
+            .for_each(|value| see(&String::from_utf8_lossy(value.as_bytes())));
     }
 }

@@ -41,7 +41,12 @@ pub struct Manner {
 
 impl<V> Permit<V> {
     pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot, manner: Manner) -> Self {
-        Self { target, vetted, slot, manner }
+        Self {
+            target,
+            vetted,
+            slot,
+            manner,
+        }
     }
 
     /// How it is sent.

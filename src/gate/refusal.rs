@@ -97,8 +97,12 @@ impl Refusal {
     /// Adds when to come back, rounded up to whole seconds.
     #[must_use]
     pub fn again(self, time: Option<Duration>) -> Self {
-        let whole = |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
-        Self { retry_after: time.map(whole), ..self }
+        let whole =
+            |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
+        Self {
+            retry_after: time.map(whole),
+            ..self
+        }
     }
 
     /// Adds what exactly failed between the proxy and the origin.
@@ -141,9 +145,15 @@ impl Refusal {
                 told(trail, reason, refusing.about)
             },
             intent: profile_decides.then_some(refusing.intent),
-            status: refusing.status.filter(|_| profile_decides || reason == Reason::SoftError),
+            status: refusing
+                .status
+                .filter(|_| profile_decides || reason == Reason::SoftError),
             code: refusing.code,
-            cause: if let Cause::Rule(rule) = decision.cause { Some(rule) } else { None },
+            cause: if let Cause::Rule(rule) = decision.cause {
+                Some(rule)
+            } else {
+                None
+            },
             keep: kept(policy, trail, decision),
             ..Self::new(reason, decision.stage)
         })
@@ -191,7 +201,11 @@ fn undecided_text(rule: Option<&str>) -> String {
 
 /// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
 fn kept(policy: &Policy, trail: &Trail, decision: &Decision) -> Keep {
-    let by_log = if decision.logged { Keep::Full } else { Keep::Host };
+    let by_log = if decision.logged {
+        Keep::Full
+    } else {
+        Keep::Host
+    };
     recorded(policy, trail, by_log)
 }
 

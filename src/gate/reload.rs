@@ -59,7 +59,10 @@ impl Outcome {
     /// What was found wrong or doubtful.
     pub fn problems(&self) -> &[Problem] {
         match self {
-            Self::Loaded { warnings: problems, .. } | Self::Refused(problems) => problems,
+            Self::Loaded {
+                warnings: problems, ..
+            }
+            | Self::Refused(problems) => problems,
             Self::Unchanged | Self::NothingToRead => &[],
         }
     }
@@ -120,7 +123,13 @@ impl Reloads {
     pub fn new(clock: Clock) -> (Self, Reloader) {
         let (ask, asked) = mpsc::channel(ASKERS);
         let last = Arc::default();
-        (Self { ask, last: Arc::clone(&last) }, Reloader { asked, last, clock })
+        (
+            Self {
+                ask,
+                last: Arc::clone(&last),
+            },
+            Reloader { asked, last, clock },
+        )
     }
 
     /// Asks for an attempt that begins from now on, and waits for it. Those who ask while one is under way share the
@@ -133,7 +142,10 @@ impl Reloads {
 
     /// The last attempt; `None` if nobody has asked for one yet.
     pub fn last(&self) -> Option<Arc<Attempt>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -147,7 +159,12 @@ impl Reloader {
             }
             let trigger = asks.first().map_or(Trigger::Api, |ask| ask.trigger);
             let Made { live, shadow } = attempt(trigger).await.into();
-            let made = Arc::new(Attempt { at: self.clock.wall(), trigger, outcome: live, shadow });
+            let made = Arc::new(Attempt {
+                at: self.clock.wall(),
+                trigger,
+                outcome: live,
+                shadow,
+            });
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
             for ask in asks {
                 // Who asked may have left.
@@ -198,7 +215,10 @@ mod tests {
             assert_eq!(asked.await.unwrap().unwrap().trigger, Trigger::Api);
         }
         assert_eq!(made.load(Ordering::Relaxed), 2);
-        assert!(matches!(reloads.last().unwrap().outcome, Outcome::Unchanged));
+        assert!(matches!(
+            reloads.last().unwrap().outcome,
+            Outcome::Unchanged
+        ));
         drop(reloads);
         server.await.unwrap();
     }

@@ -55,7 +55,10 @@ pub struct Way<'a, D, R, C> {
 
 impl<D, R, C> Way<'_, D, R, C> {
     fn past(&self) -> Past<'_> {
-        Past { ledger: self.ledger, hold: self.waits.hold }
+        Past {
+            ledger: self.ledger,
+            hold: self.waits.hold,
+        }
     }
 }
 
@@ -77,20 +80,33 @@ pub fn request<D: Destinations, R: RobotsFiles, C>(
                 Ok(Passed::Robots(known)) => Outcome::Robots(known),
                 Ok(Passed::All(vetted, mut slot, going)) => {
                     let newer = way.in_force.newer(&judged.snapshot);
-                    let outdated = || going.is_outdated(&judged, way.robots) || ledger::is_outdated(&judged);
+                    let outdated =
+                        || going.is_outdated(&judged, way.robots) || ledger::is_outdated(&judged);
                     if newer.is_some() || arrival.is_some() && outdated() {
                         // Its slot goes back unused; its place in the queue it keeps.
                         drop(slot);
                         let snapshot = newer.unwrap_or(judged.snapshot);
                         let (found_in, fetched_in) = (judged.found_in, judged.fetched_in);
                         let asked = ledger::forgotten(judged.asked, judged.recalled);
-                        judged = Judged { found_in, fetched_in, ..scope::judge(asked, snapshot, way.past()) };
+                        judged = Judged {
+                            found_in,
+                            fetched_in,
+                            ..scope::judge(asked, snapshot, way.past())
+                        };
                         continue;
                     }
                     match budget::spend(&judged, way.waits.hold, &mut slot) {
                         Ok(()) => {
-                            let manner = Manner { verify: judged.verify(), timeouts: judged.timeouts() };
-                            Outcome::Forward(Permit::new(judged.asked.target.clone(), vetted, slot, manner))
+                            let manner = Manner {
+                                verify: judged.verify(),
+                                timeouts: judged.timeouts(),
+                            };
+                            Outcome::Forward(Permit::new(
+                                judged.asked.target.clone(),
+                                vetted,
+                                slot,
+                                manner,
+                            ))
                         }
                         Err(refusal) => Outcome::Answer(refusal),
                     }
@@ -98,7 +114,11 @@ pub fn request<D: Destinations, R: RobotsFiles, C>(
                 Err(refusal) => Outcome::Answer(refusal),
             };
             let held = arrival.map(|arrival| way.waits.hold.since(arrival));
-            return Passage { outcome, judged, held };
+            return Passage {
+                outcome,
+                judged,
+                held,
+            };
         }
     }
 }
@@ -112,15 +132,25 @@ async fn stages<D: Destinations, R: RobotsFiles, C>(
         match scope::robots_txt(judged) {
             scope::RobotsTxt::NotAsked => return Err(refusal),
             scope::RobotsTxt::HostRefused => {
-                return Err(Box::new(Refusal { form: Form::RobotsTxt, ..*refusal }));
+                return Err(Box::new(Refusal {
+                    form: Form::RobotsTxt,
+                    ..*refusal
+                }));
             }
             scope::RobotsTxt::Exempt => judged.exempt(),
         }
     }
     budget::is_left(judged, way.waits.hold)?;
     ledger::premature(judged, way.waits.hold)?;
-    let vetted = way.destinations.vet(&judged.asked.target).await.map_err(Refusal::from);
-    let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(refusal.stage), ..refusal })?;
+    let vetted = way
+        .destinations
+        .vet(&judged.asked.target)
+        .await
+        .map_err(Refusal::from);
+    let mut vetted = vetted.map_err(|refusal| Refusal {
+        keep: judged.keep(refusal.stage),
+        ..refusal
+    })?;
     judged.found_in = vetted.found_in().or(judged.found_in);
     destination::judge(judged, &mut vetted)?;
     ledger::goes_to(judged, &vetted);

@@ -51,7 +51,11 @@ pub fn response<C>(
     let tags = recrawl::judge(judged, head)?;
     class::note_redirect(judged, &leads, hold);
     let redirect = redirect::refused(judged, head.status, &leads);
-    Ok(Marks { failing, tags, redirect })
+    Ok(Marks {
+        failing,
+        tags,
+        redirect,
+    })
 }
 
 /// What has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which is known

@@ -87,12 +87,19 @@ impl Errand {
         destinations: &D,
         patience: Duration,
     ) -> Result<Permit<D::Vetted>, NotSent> {
-        let vetted = destinations.vet(target).await.map_err(NotSent::Unreachable)?;
+        let vetted = destinations
+            .vet(target)
+            .await
+            .map_err(NotSent::Unreachable)?;
         if let Some(left) = destinations.refusing(&vetted) {
             return Err(NotSent::Unreachable(Unreachable::Refusing(left)));
         }
         let subject = Subject {
-            pacing: Pacing { key: self.key, pace: self.pace, per_address: self.per_address },
+            pacing: Pacing {
+                key: self.key,
+                pace: self.pace,
+                per_address: self.per_address,
+            },
             overflow: Overflow::Hold,
             host: target.host(),
             kind: Kind::Navigation,
@@ -101,9 +108,16 @@ impl Errand {
         };
         let (mut patience, mut arrival) = (patience, None);
         let slot = loop {
-            patience = stop::outlast_host(target.host(), self, patience).await.ok_or(NotSent::Held)?;
-            let terms = || Terms { patience, rank: class::rank_of_robots(self.order) };
-            let slot = subject.admit(&vetted, &self.hold, &mut arrival, terms).await;
+            patience = stop::outlast_host(target.host(), self, patience)
+                .await
+                .ok_or(NotSent::Held)?;
+            let terms = || Terms {
+                patience,
+                rank: class::rank_of_robots(self.order),
+            };
+            let slot = subject
+                .admit(&vetted, &self.hold, &mut arrival, terms)
+                .await;
             let slot = slot.map_err(|_| NotSent::Held)?;
             // Its turn goes back unused if the host was stopped while it waited for that.
             if !stop::covers_host(target.host(), self) {
@@ -111,7 +125,10 @@ impl Errand {
             }
         };
         // What is fetched is for all who ask, so it takes the configuration's time.
-        let manner = Manner { verify, timeouts: ToOrigin::default() };
+        let manner = Manner {
+            verify,
+            timeouts: ToOrigin::default(),
+        };
         Ok(Permit::new(target.clone(), vetted, slot, manner))
     }
 }

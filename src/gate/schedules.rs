@@ -31,7 +31,9 @@ impl Schedules {
         wall: impl FnOnce() -> SystemTime,
     ) -> Limits {
         let chosen = self.0.as_ref().and_then(|chosen| chosen.now(policy, trail));
-        chosen.map_or(Limits::default(), |schedule| schedule.at(since_1970(wall())))
+        chosen.map_or(Limits::default(), |schedule| {
+            schedule.at(since_1970(wall()))
+        })
     }
 }
 
@@ -48,20 +50,33 @@ pub(in crate::gate) fn scheduled(pages: Pages, limits: Limits) -> Pages {
         Some(Quota::Of(count, per)) => Some((count, per)),
     };
     let concurrency = limits.concurrency.unwrap_or(pages.concurrency);
-    Pages { delay: limits.delay.unwrap_or(pages.delay), rate, concurrency, ..pages }
+    Pages {
+        delay: limits.delay.unwrap_or(pages.delay),
+        rate,
+        concurrency,
+        ..pages
+    }
 }
 
 /// `None` for a list without windows: the one that is set where a rule takes a schedule back.
 fn schedule(value: &Value) -> Option<Schedule> {
-    let Value::List(items) = value else { return None };
+    let Value::List(items) = value else {
+        return None;
+    };
     (!items.is_empty()).then(|| Schedule::new(items.iter().filter_map(window)))
 }
 
 /// `compile` lets no item through that is no window.
 fn window(item: &Value) -> Option<Window> {
-    let Value::Map(entries) = item else { return None };
-    let mut window =
-        Window { days: Days::ALL, hours: Hours::ALL, offset: Offset::UTC, limits: Limits::default() };
+    let Value::Map(entries) = item else {
+        return None;
+    };
+    let mut window = Window {
+        days: Days::ALL,
+        hours: Hours::ALL,
+        offset: Offset::UTC,
+        limits: Limits::default(),
+    };
     for (key, value) in entries {
         set(&mut window, key, value)?;
     }
@@ -69,9 +84,16 @@ fn window(item: &Value) -> Option<Window> {
 }
 
 fn set(window: &mut Window, key: &str, value: &Value) -> Option<()> {
-    let Window { days, hours, offset, limits } = window;
+    let Window {
+        days,
+        hours,
+        offset,
+        limits,
+    } = window;
     match (key, value) {
-        ("days", Value::List(names)) => *days = names.iter().filter_map(word).fold(Days::NONE, Days::and),
+        ("days", Value::List(names)) => {
+            *days = names.iter().filter_map(word).fold(Days::NONE, Days::and)
+        }
         ("hours", Value::Text(text)) => *hours = Hours::parse(text)?,
         ("tz", Value::Text(text)) => *offset = Offset::parse(text)?,
         ("delay", Value::Duration(delay)) => limits.delay = Some(*delay),
@@ -86,5 +108,9 @@ fn set(window: &mut Window, key: &str, value: &Value) -> Option<()> {
 }
 
 fn word(value: &Value) -> Option<&'static str> {
-    if let Value::Word(word) = value { Some(word) } else { None }
+    if let Value::Word(word) = value {
+        Some(word)
+    } else {
+        None
+    }
 }

@@ -56,21 +56,38 @@ impl<C> Beside<C> {
         let facts = asked.facts();
         let whole = snapshot.shadow.as_ref().map(|of| {
             let (trail, decision) = of.policy.request(&facts);
-            Whole { of: Arc::clone(of), trail, decision }
+            Whole {
+                of: Arc::clone(of),
+                trail,
+                decision,
+            }
         });
-        Some(Box::new(Self { rules: Shadows::of_request(&snapshot.policy, &facts), whole }))
+        Some(Box::new(Self {
+            rules: Shadows::of_request(&snapshot.policy, &facts),
+            whole,
+        }))
     }
 
     /// Judges a tunnel; `None` if nothing stands in shadow.
-    pub(in crate::gate) fn of_tunnel(facts: &Facts<'_>, snapshot: &Snapshot<C>) -> Option<Box<Self>> {
+    pub(in crate::gate) fn of_tunnel(
+        facts: &Facts<'_>,
+        snapshot: &Snapshot<C>,
+    ) -> Option<Box<Self>> {
         if !snapshot.casts_shadows() {
             return None;
         }
         let whole = snapshot.shadow.as_ref().map(|of| {
             let (trail, decision) = of.policy.decide(facts);
-            Whole { of: Arc::clone(of), trail, decision }
+            Whole {
+                of: Arc::clone(of),
+                trail,
+                decision,
+            }
         });
-        Some(Box::new(Self { rules: Shadows::of_tunnel(&snapshot.policy, facts), whole }))
+        Some(Box::new(Self {
+            rules: Shadows::of_tunnel(&snapshot.policy, facts),
+            whole,
+        }))
     }
 
     /// Judges at the destination stage. `before` is what the live rules had done before it.
@@ -82,7 +99,11 @@ impl<C> Beside<C> {
         before: &Trail,
     ) {
         self.rules.addresses(policy, facts, addresses, before);
-        if let Some(whole) = self.whole.as_mut().filter(|whole| !whole.decision.rejects()) {
+        if let Some(whole) = self
+            .whole
+            .as_mut()
+            .filter(|whole| !whole.decision.rejects())
+        {
             whole.addresses(facts, addresses);
         }
     }
@@ -96,7 +117,11 @@ impl<C> Beside<C> {
         before: &Trail,
     ) {
         self.rules.stage(policy, stage, facts, before);
-        if let Some(whole) = self.whole.as_mut().filter(|whole| !whole.decision.rejects()) {
+        if let Some(whole) = self
+            .whole
+            .as_mut()
+            .filter(|whole| !whole.decision.rejects())
+        {
             whole.decision = whole.of.policy.stage(&mut whole.trail, stage, facts);
         }
     }
@@ -121,7 +146,10 @@ impl<C> Whole<C> {
             return;
         }
         let judged = addresses.iter().map(|address| {
-            let facts = Facts { address: Fact::Known(Some(*address)), ..*facts };
+            let facts = Facts {
+                address: Fact::Known(Some(*address)),
+                ..*facts
+            };
             let mut trail = self.trail.clone();
             let decision = policy.stage(&mut trail, PolicyStage::Destination, &facts);
             (trail, decision)
@@ -141,18 +169,28 @@ impl<C> Snapshot<C> {
     /// Whether anything in shadow looks at addresses.
     pub(in crate::gate) fn shadows_see_addresses(&self) -> bool {
         let acts = |rule: &RuleIndex| {
-            self.policy.rule(*rule).is_some_and(|rule| rule.active.contains(PolicyStage::Destination))
+            self.policy
+                .rule(*rule)
+                .is_some_and(|rule| rule.active.contains(PolicyStage::Destination))
         };
         self.policy.shadows().iter().any(acts)
-            || self.shadow.as_ref().is_some_and(|shadow| shadow.policy.acts_at(PolicyStage::Destination))
+            || self
+                .shadow
+                .as_ref()
+                .is_some_and(|shadow| shadow.policy.acts_at(PolicyStage::Destination))
     }
 }
 
 impl Judged<Arc<PolicyMetrics>> {
     /// What stands in shadow says of the request so far; `None` if nothing stands there.
     pub fn shadow_notes(&self) -> Option<Box<Notes>> {
-        let live = Said { trail: &self.trail, decision: &self.decision };
-        self.beside.as_ref().map(|beside| beside.notes(self.policy(), live))
+        let live = Said {
+            trail: &self.trail,
+            decision: &self.decision,
+        };
+        self.beside
+            .as_ref()
+            .map(|beside| beside.notes(self.policy(), live))
     }
 }
 
@@ -160,7 +198,9 @@ impl TunnelJudged<Arc<PolicyMetrics>> {
     /// What stands in shadow says of the tunnel; `None` if nothing stands there.
     pub fn shadow_notes(&self) -> Option<Box<Notes>> {
         let (trail, decision) = self.said();
-        self.beside.as_ref().map(|beside| beside.notes(&self.snapshot.policy, Said { trail, decision }))
+        self.beside
+            .as_ref()
+            .map(|beside| beside.notes(&self.snapshot.policy, Said { trail, decision }))
     }
 }
 
@@ -177,13 +217,19 @@ impl Said<'_> {
         match self.decision.verdict {
             Verdict::Admit => false,
             Verdict::Reject(_) => true,
-            Verdict::Undecided => self.trail.word(policy, schema::TUNNEL_UNDECIDED) != Some("allow"),
+            Verdict::Undecided => {
+                self.trail.word(policy, schema::TUNNEL_UNDECIDED) != Some("allow")
+            }
         }
     }
 
     /// What it comes to, for the counters.
     fn counted_as(self, policy: &Policy) -> labels::Verdict {
-        if self.refuses(policy) { labels::Verdict::Reject } else { labels::Verdict::Allow }
+        if self.refuses(policy) {
+            labels::Verdict::Reject
+        } else {
+            labels::Verdict::Allow
+        }
     }
 
     /// What it would change if it were live.
@@ -200,7 +246,10 @@ impl Beside<Arc<PolicyMetrics>> {
     fn notes(&self, policy: &Policy, live: Said<'_>) -> Box<Notes> {
         let live_refuses = live.refuses(policy);
         let of_rules = self.rules.iter().map(|shadow| {
-            let said = Said { trail: shadow.trail(), decision: &shadow.decision };
+            let said = Said {
+                trail: shadow.trail(),
+                decision: &shadow.decision,
+            };
             let rule = shadow.rule(policy);
             Note {
                 of: ShadowOf::Rule(shadow.root.0),
@@ -215,14 +264,20 @@ impl Beside<Arc<PolicyMetrics>> {
         });
         let mut notes: SmallVec<[Note; 2]> = of_rules.collect();
         notes.extend(self.whole.as_ref().map(|whole| whole.note(live_refuses)));
-        let whole = self.whole.as_ref().map(|whole| Arc::clone(&whole.of.counters));
+        let whole = self
+            .whole
+            .as_ref()
+            .map(|whole| Arc::clone(&whole.of.counters));
         Box::new(Notes { whole, notes })
     }
 }
 
 impl Whole<Arc<PolicyMetrics>> {
     fn note(&self, live_refuses: bool) -> Note {
-        let said = Said { trail: &self.trail, decision: &self.decision };
+        let said = Said {
+            trail: &self.trail,
+            decision: &self.decision,
+        };
         let cause = match self.decision.cause {
             Cause::Rule(rule) => Some(rule.0),
             Cause::Default => None,

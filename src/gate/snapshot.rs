@@ -69,7 +69,9 @@ pub enum DepthRules {
 
 impl DepthRules {
     fn of(policy: &Policy) -> Self {
-        let mut found = policy.values_of(MAX_DEPTH).any(|(_, value)| *value != Value::None);
+        let mut found = policy
+            .values_of(MAX_DEPTH)
+            .any(|(_, value)| *value != Value::None);
         for condition in policy.rules().iter().filter_map(Rule::condition) {
             condition.each_field(&mut |field| found |= *field == Field::Depth);
         }
@@ -86,14 +88,31 @@ impl<C> Snapshot<C> {
         let (remembers, depth_rules) = (policy.remembers(), DepthRules::of(&policy));
         let (shadow, written) = (None, Arc::default());
         let in_force = Arc::new(ArcSwap::new(Arc::clone(&policy)));
-        let reign = Arc::new(Reign { policy: Arc::clone(&policy), in_force });
-        Self { policy, counters, effects, changes, schedules, shadow, written, remembers, depth_rules, reign }
+        let reign = Arc::new(Reign {
+            policy: Arc::clone(&policy),
+            in_force,
+        });
+        Self {
+            policy,
+            counters,
+            effects,
+            changes,
+            schedules,
+            shadow,
+            written,
+            remembers,
+            depth_rules,
+            reign,
+        }
     }
 
     /// The same, remembering although its policy does not need that.
     #[must_use]
     pub fn remembering(self) -> Self {
-        Self { remembers: true, ..self }
+        Self {
+            remembers: true,
+            ..self
+        }
     }
 
     /// The same, of which is known how it is written.
@@ -105,12 +124,17 @@ impl<C> Snapshot<C> {
     /// The same, which learns from here which policy is in force.
     fn under(self, in_force: &Arc<ArcSwap<Policy>>) -> Self {
         let (policy, in_force) = (Arc::clone(&self.policy), Arc::clone(in_force));
-        Self { reign: Arc::new(Reign { policy, in_force }), ..self }
+        Self {
+            reign: Arc::new(Reign { policy, in_force }),
+            ..self
+        }
     }
 
     /// The uses of which a verdict, live or in shadow, may depend on what a site says.
     pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
-        self.policy.uses().chain(self.shadow.iter().flat_map(|shadow| shadow.policy.uses()))
+        self.policy
+            .uses()
+            .chain(self.shadow.iter().flat_map(|shadow| shadow.policy.uses()))
     }
 
     /// Whether a decision, live or in shadow, may depend on the year.
@@ -120,7 +144,8 @@ impl<C> Snapshot<C> {
 
     /// Whether anything, live or in shadow, may want to know what a document says.
     pub fn ever_reads_documents(&self) -> bool {
-        self.policies().any(|policy| policy.documents().rules || policy.documents().checks)
+        self.policies()
+            .any(|policy| policy.documents().rules || policy.documents().checks)
     }
 
     /// Whether anything, live or in shadow, names the text of documents.
@@ -129,7 +154,9 @@ impl<C> Snapshot<C> {
     }
 
     fn policies(&self) -> impl Iterator<Item = &Policy> {
-        [&*self.policy].into_iter().chain(self.shadow.iter().map(|shadow| &*shadow.policy))
+        [&*self.policy]
+            .into_iter()
+            .chain(self.shadow.iter().map(|shadow| &*shadow.policy))
     }
 
     /// The same with another policy in its shadow.
@@ -153,7 +180,11 @@ impl<C> InForce<C> {
     pub fn new(snapshot: Snapshot<C>) -> Self {
         let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
         let snapshot = ArcSwap::from_pointee(snapshot.under(&policy));
-        Self { snapshot, policy, changed: watch::Sender::new(()) }
+        Self {
+            snapshot,
+            policy,
+            changed: watch::Sender::new(()),
+        }
     }
 
     /// The snapshot in force; the old one dies with its last request.

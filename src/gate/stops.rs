@@ -130,7 +130,10 @@ impl Stops {
                 }
                 None => None,
             };
-            Some(Entry { stop: Arc::new(stop), ends })
+            Some(Entry {
+                stop: Arc::new(stop),
+                ends,
+            })
         });
         *lock(&self.disk) = Some(file);
         let mut next = lock(&self.next);
@@ -151,20 +154,30 @@ impl Stops {
         lasts: Option<Duration>,
     ) -> Result<Change, TooMany> {
         let stop = self.put(target, reason, lasts)?;
-        Ok(Change { stop, kept: self.keep() })
+        Ok(Change {
+            stop,
+            kept: self.keep(),
+        })
     }
 
     /// Lifts a stop; `None` if there is none of this id. Blocks until that is on the disk.
     pub fn lift(&self, id: StopId) -> Option<Change> {
         let stop = self.take(id)?;
-        Some(Change { stop, kept: self.keep() })
+        Some(Change {
+            stop,
+            kept: self.keep(),
+        })
     }
 
     /// The stops in force.
     pub fn list(&self) -> Vec<Arc<Stop>> {
         let now = self.clock.now();
         let set = self.set.load();
-        set.entries().iter().filter(|entry| entry.holds(now)).map(|entry| Arc::clone(&entry.stop)).collect()
+        set.entries()
+            .iter()
+            .filter(|entry| entry.holds(now))
+            .map(|entry| Arc::clone(&entry.stop))
+            .collect()
     }
 
     /// The hosts and domains that are stopped by name.
@@ -181,7 +194,11 @@ impl Stops {
     pub fn waiting(&self) -> BTreeMap<Box<str>, Crawlers> {
         let mut hosts = BTreeMap::<_, Crawlers>::new();
         for Bell { host, crawler, .. } in lock(&self.waiting).bells.values() {
-            *hosts.entry(host.clone()).or_default().entry(crawler.clone()).or_default() += 1;
+            *hosts
+                .entry(host.clone())
+                .or_default()
+                .entry(crawler.clone())
+                .or_default() += 1;
         }
         hosts
     }
@@ -194,7 +211,10 @@ impl Stops {
     /// The stop that covers this now.
     pub fn covering(&self, covers: &Covers<'_>) -> Option<Turned> {
         let now = self.clock.now();
-        self.set.load().covering(covers, now).map(|entry| turned(entry, now))
+        self.set
+            .load()
+            .covering(covers, now)
+            .map(|entry| turned(entry, now))
     }
 
     /// Waits until no stop covers this.
@@ -282,7 +302,9 @@ impl Stops {
     /// Writes what is in force to the disk. Blocks.
     pub fn keep(&self) -> Kept {
         let disk = lock(&self.disk);
-        let Some(file) = disk.as_ref() else { return Kept::InMemory("there is no store".into()) };
+        let Some(file) = disk.as_ref() else {
+            return Kept::InMemory("there is no store".into());
+        };
         // Before it is read: a change behind this is written by whoever makes it.
         self.behind.store(false, Ordering::SeqCst);
         let written = file.write(&self.saved());
@@ -298,10 +320,18 @@ impl Stops {
 
     fn saved(&self) -> Saved {
         let next = lock(&self.next);
-        Saved { stops: self.list().iter().map(|stop| Stop::clone(stop)).collect(), next: next.0 }
+        Saved {
+            stops: self.list().iter().map(|stop| Stop::clone(stop)).collect(),
+            next: next.0,
+        }
     }
 
-    fn put(&self, target: Target, reason: StopReason, lasts: Option<Duration>) -> Result<Arc<Stop>, TooMany> {
+    fn put(
+        &self,
+        target: Target,
+        reason: StopReason,
+        lasts: Option<Duration>,
+    ) -> Result<Arc<Stop>, TooMany> {
         self.sweep();
         let mut next = lock(&self.next);
         let (now, set) = (self.clock.now(), self.set.load());
@@ -310,17 +340,29 @@ impl Stops {
         }
         let (id, since) = (*next, self.wall());
         let until = lasts.map(|lasts| since.saturating_add(lasts));
-        let stop = Arc::new(Stop { id, target, reason, since, until });
+        let stop = Arc::new(Stop {
+            id,
+            target,
+            reason,
+            since,
+            until,
+        });
         *next = StopId(id.0.saturating_add(1));
         let ends = lasts.and_then(|lasts| now.checked_add(lasts));
-        self.replace(set.with(Entry { stop: Arc::clone(&stop), ends }));
+        self.replace(set.with(Entry {
+            stop: Arc::clone(&stop),
+            ends,
+        }));
         Ok(stop)
     }
 
     fn take(&self, id: StopId) -> Option<Arc<Stop>> {
         let _editing = lock(&self.next);
         let (now, set) = (self.clock.now(), self.set.load());
-        let stop = set.entry(id).filter(|entry| entry.holds(now)).map(|entry| Arc::clone(&entry.stop))?;
+        let stop = set
+            .entry(id)
+            .filter(|entry| entry.holds(now))
+            .map(|entry| Arc::clone(&entry.stop))?;
         self.replace(set.keeping(|entry| entry.stop.id != id));
         Some(stop)
     }
@@ -337,11 +379,17 @@ impl Stops {
 
     /// Wakes everybody.
     fn ring(&self) {
-        lock(&self.waiting).bells.values().for_each(|waiting| waiting.bell.notify_one());
+        lock(&self.waiting)
+            .bells
+            .values()
+            .for_each(|waiting| waiting.bell.notify_one());
     }
 
     fn wall(&self) -> Duration {
-        self.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default()
+        self.clock
+            .wall()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
     }
 }
 
@@ -359,7 +407,10 @@ fn told(file: &StopsFile, error: &io::Error) -> String {
 }
 
 fn turned(entry: &Entry, now: Instant) -> Turned {
-    Turned::Stopped { stop: Arc::clone(&entry.stop), left: entry.left(now) }
+    Turned::Stopped {
+        stop: Arc::clone(&entry.stop),
+        left: entry.left(now),
+    }
 }
 
 /// One that waits. If it is dropped before its wait has ended the client has left.
@@ -387,9 +438,22 @@ impl<'s> Waiting<'s> {
         let (number, bell) = (waiting.next, Arc::new(Notify::new()));
         waiting.next += 1;
         let (host, name) = (host.into(), crawler.as_str().into());
-        waiting.bells.insert(number, Bell { bell: Arc::clone(&bell), host, crawler: name });
+        waiting.bells.insert(
+            number,
+            Bell {
+                bell: Arc::clone(&bell),
+                host,
+                crawler: name,
+            },
+        );
         stops.metrics.hold_begins();
-        Some(Self { stops, crawler, number, bell, end: End::Left })
+        Some(Self {
+            stops,
+            crawler,
+            number,
+            bell,
+            end: End::Left,
+        })
     }
 
     fn ended<T>(mut self, with: T) -> T {

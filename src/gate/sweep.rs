@@ -71,7 +71,12 @@ impl Sweeper {
     /// One that looks at so many URLs a second at most.
     pub fn new(rate: u64, clock: Clock) -> Self {
         let (state, ordered) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Shared { clock, rate: rate.max(1), state, ordered }))
+        Self(Arc::new(Shared {
+            clock,
+            rate: rate.max(1),
+            state,
+            ordered,
+        }))
     }
 
     /// Asks for a sweep under the policy in force, of this revision, of about so many URLs.
@@ -80,7 +85,10 @@ impl Sweeper {
     /// If one is under way, or asked for.
     pub fn order(&self, how: How, revision: &str, urls: u64) -> Result<(), Busy> {
         let mut known = self.known();
-        let running = known.progress.as_ref().is_some_and(|progress| progress.state == State::Running);
+        let running = known
+            .progress
+            .as_ref()
+            .is_some_and(|progress| progress.state == State::Running);
         if running || known.order.is_some() {
             return Err(Busy);
         }
@@ -93,8 +101,14 @@ impl Sweeper {
     /// The sweep that runs, or the one that is asked for and runs next, or the last one that did; `None` if none ever has.
     pub fn progress(&self) -> Option<Progress> {
         let known = self.known();
-        let running = known.progress.as_ref().filter(|progress| progress.state == State::Running);
-        running.or(known.order.as_ref()).or(known.progress.as_ref()).cloned()
+        let running = known
+            .progress
+            .as_ref()
+            .filter(|progress| progress.state == State::Running);
+        running
+            .or(known.order.as_ref())
+            .or(known.progress.as_ref())
+            .cloned()
     }
 
     /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
@@ -145,13 +159,16 @@ impl Sweeper {
     /// What was under way has ended without an end.
     fn break_off(&self) {
         let mut known = self.known();
-        known.progress.take_if(|progress| progress.state == State::Running);
+        known
+            .progress
+            .take_if(|progress| progress.state == State::Running);
     }
 
     /// Sweeps from the first URL.
     pub async fn sweep(&self, ledger: &Ledger, policy: &Arc<Policy>, how: How) {
         let total = ledger.stats().urls.values().sum();
-        self.run(ledger, policy, Progress::new(how, policy.revision(), total)).await;
+        self.run(ledger, policy, Progress::new(how, policy.revision(), total))
+            .await;
     }
 
     /// Sweeps for good, unless that was done under this policy; from where it was broken off, if it was.
@@ -174,7 +191,8 @@ impl Sweeper {
         loop {
             let (ledger_of, policy_of, most) = (ledger.clone(), Arc::clone(policy), self.part());
             let after = progress.after;
-            let part = tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
+            let part =
+                tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
             let part = match part.await {
                 Ok(Ok(part)) => part,
                 // Not the end: it only cannot be read now.
@@ -184,7 +202,14 @@ impl Sweeper {
                 }
                 Err(_) => return self.break_off(),
             };
-            let (next, rows) = (if part.len() < most { Next::Done } else { Next::More }, part.len());
+            let (next, rows) = (
+                if part.len() < most {
+                    Next::Done
+                } else {
+                    Next::More
+                },
+                part.len(),
+            );
             self.take(ledger, policy, &mut progress, part).await;
             if next == Next::Done {
                 progress.state = State::Done;
@@ -199,7 +224,14 @@ impl Sweeper {
             tokio::time::sleep(self.pause(rows)).await;
         }
         let (removed, moved, allowed) = (progress.removed, progress.moved, progress.allowed);
-        tracing::info!(?how, revision, removed, moved, allowed, "the ledger was swept");
+        tracing::info!(
+            ?how,
+            revision,
+            removed,
+            moved,
+            allowed,
+            "the ledger was swept"
+        );
     }
 
     /// Counts what was found, and notes it.
@@ -218,12 +250,20 @@ impl Sweeper {
             if progress.how == How::DryRun || says_nothing_new(&record, &found) {
                 continue;
             }
-            ledger.insist(Note { key, seen, content: None }).await;
+            ledger
+                .insist(Note {
+                    key,
+                    seen,
+                    content: None,
+                })
+                .await;
         }
     }
 
     fn part(&self) -> usize {
-        usize::try_from(self.0.rate.div_ceil(PARTS)).unwrap_or(MOST).min(MOST)
+        usize::try_from(self.0.rate.div_ceil(PARTS))
+            .unwrap_or(MOST)
+            .min(MOST)
     }
 
     /// How long so many URLs must have taken.
@@ -242,11 +282,17 @@ pub(in crate::gate) fn pass_again(ledger: &Ledger, policy: &Policy, key: Key, at
     if policy.spaces().all().is_empty() {
         return;
     }
-    let Some(record) = ledger.look_up(key) else { return };
+    let Some(record) = ledger.look_up(key) else {
+        return;
+    };
     let found = judge::found(policy, &record);
     if !says_nothing_new(&record, &found) {
         let seen = judge::seen(policy, &record, &found, at);
-        ledger.note(Note { key, seen, content: None });
+        ledger.note(Note {
+            key,
+            seen,
+            content: None,
+        });
     }
 }
 
@@ -263,5 +309,7 @@ fn part(
     most: usize,
 ) -> Result<Vec<(Key, Arc<Record>, Found)>, Failed> {
     let records = ledger.records(after, most)?.into_iter();
-    Ok(records.map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record))).collect())
+    Ok(records
+        .map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record)))
+        .collect())
 }

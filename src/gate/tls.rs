@@ -49,10 +49,16 @@ fn rejected(policy: &Policy, trail: &Trail) -> Refusal {
         SetBy::Rule(index) => {
             let rule = policy.rules().get(index.0 as usize);
             let id = rule.and_then(|rule| RuleId::new(rule.id.as_str()));
-            let about =
-                rule.and_then(|rule| rule.about.as_deref()).unwrap_or("no TLS to this host (tls: reject)");
-            Refusal { reason: Reason::Rule, rule: id, cause: Some(index), ..refusal }
-                .with_detail(about.to_owned())
+            let about = rule
+                .and_then(|rule| rule.about.as_deref())
+                .unwrap_or("no TLS to this host (tls: reject)");
+            Refusal {
+                reason: Reason::Rule,
+                rule: id,
+                cause: Some(index),
+                ..refusal
+            }
+            .with_detail(about.to_owned())
         }
         SetBy::Document | SetBy::Space(_) | SetBy::BuiltIn => {
             refusal.with_detail("no TLS through this proxy (tls: reject)")

@@ -29,7 +29,13 @@ impl<'p> Trial<'p> {
     pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
         let (trail, decision) = policy.decide(&facts.facts());
         let refusal = Refusal::by_policy(policy, &trail, &decision);
-        Self { policy, trail, decision, refusal, profile }
+        Self {
+            policy,
+            trail,
+            decision,
+            refusal,
+            profile,
+        }
     }
 
     /// The id of the rule that decided.
@@ -42,12 +48,18 @@ impl<'p> Trial<'p> {
 
     /// How the refusal would be answered to a request without validators.
     pub fn answer(&self) -> Answer {
-        let Some(refusal) = &self.refusal else { return Answer::default() };
+        let Some(refusal) = &self.refusal else {
+            return Answer::default();
+        };
         let status = match refusal.wire(self.profile, Conditional::No) {
             Wire::Status(status) => Some(status),
             Wire::Close => None,
         };
-        Answer { status, code: refusal.code.or(refusal.reason.row().code), intent: refusal.intent() }
+        Answer {
+            status,
+            code: refusal.code.or(refusal.reason.row().code),
+            intent: refusal.intent(),
+        }
     }
 }
 
@@ -67,5 +79,9 @@ pub struct Failure<'c> {
 pub fn run_case<'c>(policy: &Policy, case: &'c Case) -> Result<(), Failure<'c>> {
     let trial = Trial::new(policy, &case.facts, case.profile);
     let mismatches = case.mismatches(policy, &trial.trail, &trial.decision, &trial.answer());
-    if mismatches.is_empty() { Ok(()) } else { Err(Failure { case, mismatches }) }
+    if mismatches.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure { case, mismatches })
+    }
 }

@@ -100,18 +100,26 @@ pub async fn tunnel<D: Destinations, C>(
         let outcome = match stages(&mut judged, way, &mut arrival).await {
             Ok((vetted, slot)) => {
                 let newer = way.in_force.load();
-                if arrival.is_some() && newer.policy.revision() != judged.snapshot.policy.revision() {
+                if arrival.is_some() && newer.policy.revision() != judged.snapshot.policy.revision()
+                {
                     // Its turn goes back unused; its place in the queue it keeps.
                     drop(slot);
                     let found_in = judged.found_in;
-                    judged = TunnelJudged { found_in, ..TunnelJudged::new(judged.asked, newer) };
+                    judged = TunnelJudged {
+                        found_in,
+                        ..TunnelJudged::new(judged.asked, newer)
+                    };
                     continue;
                 }
                 Ok(TunnelPermit::new(judged.asked.host.clone(), vetted, slot))
             }
             Err(refusal) => Err(refusal),
         };
-        return TunnelPassage { outcome, judged, held: arrival.map(|arrival| way.hold.since(arrival)) };
+        return TunnelPassage {
+            outcome,
+            judged,
+            held: arrival.map(|arrival| way.hold.since(arrival)),
+        };
     }
 }
 
@@ -124,28 +132,60 @@ async fn stages<D: Destinations, C>(
     if judged.decision.rejects() || !by_address {
         judged.refused()?;
     }
-    let vetted = way.destinations.vet_host(&judged.asked.host).await.map_err(Refusal::from);
-    let mut vetted = vetted.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+    let vetted = way
+        .destinations
+        .vet_host(&judged.asked.host)
+        .await
+        .map_err(Refusal::from);
+    let mut vetted = vetted.map_err(|refusal| Refusal {
+        keep: judged.keep(),
+        ..refusal
+    })?;
     judged.found_in = vetted.found_in().or(judged.found_in);
     if by_address || judged.snapshot.shadows_see_addresses() {
         judged.judge_addresses(&mut vetted)?;
     }
     if let Some(left) = way.destinations.refusing(&vetted) {
-        return Err(Box::new(Refusal { keep: judged.keep(), ..Unreachable::Refusing(left).into() }));
+        return Err(Box::new(Refusal {
+            keep: judged.keep(),
+            ..Unreachable::Refusing(left).into()
+        }));
     }
     let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
     let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
     let snapshot = &judged.snapshot;
-    let limits = snapshot.schedules.now(&snapshot.policy, &judged.trail, || way.hold.wall());
-    let (pacing, overflow) = (Pacing::of_tunnel(&politeness, limits), politeness.overflow());
-    let subject = Subject { pacing, overflow, host, kind: Kind::Navigation, crawler, what: host };
-    let patience = judged.timeouts().connect_total.unwrap_or(way.patience).min(LONGEST);
-    let terms = Terms { patience, rank: class::rank_of_tunnel(&politeness) };
+    let limits = snapshot
+        .schedules
+        .now(&snapshot.policy, &judged.trail, || way.hold.wall());
+    let (pacing, overflow) = (
+        Pacing::of_tunnel(&politeness, limits),
+        politeness.overflow(),
+    );
+    let subject = Subject {
+        pacing,
+        overflow,
+        host,
+        kind: Kind::Navigation,
+        crawler,
+        what: host,
+    };
+    let patience = judged
+        .timeouts()
+        .connect_total
+        .unwrap_or(way.patience)
+        .min(LONGEST);
+    let terms = Terms {
+        patience,
+        rank: class::rank_of_tunnel(&politeness),
+    };
     let stoppable = || stop::Subject::tunnel(judged);
     loop {
         stop::outlast(stoppable, way.hold, arrival, || patience).await?;
         let slot = pace::open(&subject, &vetted, way.hold, arrival, terms).await;
-        let slot = slot.map_err(|refusal| Refusal { keep: judged.keep(), ..refusal })?;
+        let slot = slot.map_err(|refusal| Refusal {
+            keep: judged.keep(),
+            ..refusal
+        })?;
         // Its turn goes back unused if it was stopped while it waited for that.
         if stop::standing(stoppable, way.hold).is_none() {
             return Ok((vetted, slot));
@@ -157,7 +197,14 @@ impl<C> TunnelJudged<C> {
     fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
         let (trail, decision) = judge(&snapshot.policy, &asked);
         let beside = Beside::of_tunnel(&facts(&asked, Fact::Unknown), &snapshot);
-        Self { asked, snapshot, trail, decision, beside, found_in: None }
+        Self {
+            asked,
+            snapshot,
+            trail,
+            decision,
+            beside,
+            found_in: None,
+        }
     }
 
     /// What the rules have done, and what they came to.
@@ -201,7 +248,11 @@ impl<C> TunnelJudged<C> {
     ///
     /// # Errors
     /// If that policy refuses it: the tunnel must be closed.
-    pub fn judge_again(&mut self, snapshot: Arc<Snapshot<C>>, address: IpAddr) -> Result<(), Box<Refusal>> {
+    pub fn judge_again(
+        &mut self,
+        snapshot: Arc<Snapshot<C>>,
+        address: IpAddr,
+    ) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;
         let facts = facts(&self.asked, Fact::Known(Some(address)));
         (self.trail, self.decision) = self.snapshot.policy.decide(&facts);
@@ -246,5 +297,9 @@ pub(super) fn judge(policy: &Policy, asked: &TunnelAsked) -> (Trail, Decision) {
 }
 
 fn facts(asked: &TunnelAsked, address: Fact<Option<IpAddr>>) -> Facts<'_> {
-    Facts { crawler: asked.crawler.as_str(), address, ..Facts::of_tunnel(&asked.host) }
+    Facts {
+        crawler: asked.crawler.as_str(),
+        address,
+        ..Facts::of_tunnel(&asked.host)
+    }
 }

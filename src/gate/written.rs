@@ -64,24 +64,45 @@ pub struct Before {
 impl Written {
     /// Of a policy that was read from a path, a file or a directory; not in force yet.
     pub fn of(compiled: &Compiled, path: &Path) -> Self {
-        let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let root = if path.is_dir() {
+            path
+        } else {
+            path.parent().unwrap_or(path)
+        };
         let mut room = TEXTS;
-        let files = compiled.texts.all().map(|(name, text)| file(&relative(name, root), text, &mut room));
+        let files = compiled
+            .texts
+            .all()
+            .map(|(name, text)| file(&relative(name, root), text, &mut room));
         let places = compiled.places.iter();
-        let places = places.map(|place| Place { file: relative(&place.file, root), ..place.clone() });
-        Self { loaded_at: None, files: files.collect(), places: places.collect(), before: None }
+        let places = places.map(|place| Place {
+            file: relative(&place.file, root),
+            ..place.clone()
+        });
+        Self {
+            loaded_at: None,
+            files: files.collect(),
+            places: places.collect(),
+            before: None,
+        }
     }
 
     /// The same, behind another policy.
     #[must_use]
     pub fn after(self, before: Before) -> Self {
-        Self { before: Some(before), ..self }
+        Self {
+            before: Some(before),
+            ..self
+        }
     }
 
     /// The same, in force from a time on.
     #[must_use]
     pub fn since(self, time: SystemTime) -> Self {
-        Self { loaded_at: Some(time), ..self }
+        Self {
+            loaded_at: Some(time),
+            ..self
+        }
     }
 }
 
@@ -102,13 +123,22 @@ fn file(path: &Arc<str>, text: &Arc<str>, room: &mut usize) -> File {
     let left = room.checked_sub(text.len());
     *room = left.unwrap_or(*room);
     let digest = Sha256::digest(text.as_bytes()).into();
-    File { path: Arc::clone(path), text: left.map(|_| Arc::clone(text)), digest }
+    File {
+        path: Arc::clone(path),
+        text: left.map(|_| Arc::clone(text)),
+        digest,
+    }
 }
 
 /// A file's name below the policy's directory, as far as it stands there.
 fn relative(name: &Arc<str>, root: &Path) -> Arc<str> {
-    let below = Path::new(&**name).strip_prefix(root).ok().and_then(Path::to_str);
-    below.filter(|below| !below.is_empty()).map_or_else(|| Arc::clone(name), Into::into)
+    let below = Path::new(&**name)
+        .strip_prefix(root)
+        .ok()
+        .and_then(Path::to_str);
+    below
+        .filter(|below| !below.is_empty())
+        .map_or_else(|| Arc::clone(name), Into::into)
 }
 
 #[cfg(test)]
@@ -126,8 +156,12 @@ mod tests {
             assert_eq!(&*relative(&name.into(), Path::new(root)), expected);
         }
         let mut room = 10;
-        let kept = ["12345678", "123", "12", ""].map(|text| file(&"f".into(), &text.into(), &mut room));
-        assert_eq!(kept.each_ref().map(|file| file.text.is_some()), [true, false, true, true]);
+        let kept =
+            ["12345678", "123", "12", ""].map(|text| file(&"f".into(), &text.into(), &mut room));
+        assert_eq!(
+            kept.each_ref().map(|file| file.text.is_some()),
+            [true, false, true, true]
+        );
         assert!(kept[0].is_as(&kept[0]) && !kept[0].is_as(&kept[1]));
     }
 }

@@ -49,8 +49,12 @@ pub enum Why {
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Self; 4] =
-        [Self::Excluded, Self::PermanentError, Self::TemporaryErrors, Self::OtherSpace];
+    pub const ALL: [Self; 4] = [
+        Self::Excluded,
+        Self::PermanentError,
+        Self::TemporaryErrors,
+        Self::OtherSpace,
+    ];
 
     /// The `why` of JSON forms.
     pub fn as_str(self) -> &'static str {

@@ -35,14 +35,18 @@ impl Key {
             hash.update(part);
         }
         let mut key = [0; 16];
-        key.iter_mut().zip(hash.finalize()).for_each(|(to, from)| *to = from);
+        key.iter_mut()
+            .zip(hash.finalize())
+            .for_each(|(to, from)| *to = from);
         Self(key)
     }
 
     /// Reads 32 hex digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let well_formed = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        let number = u128::from_str_radix(text, 16).ok().filter(|_| well_formed)?;
+        let number = u128::from_str_radix(text, 16)
+            .ok()
+            .filter(|_| well_formed)?;
         Some(Self(number.to_be_bytes()))
     }
 }
@@ -90,7 +94,12 @@ mod tests {
     fn a_key_is_read_as_it_is_written() {
         let key = Key::of_url("news", "http://example.com/");
         assert_eq!(Key::from_hex(&key.to_string()), Some(key));
-        for wrong in ["", "1", "+0000000000000000000000000000000", "0g000000000000000000000000000000"] {
+        for wrong in [
+            "",
+            "1",
+            "+0000000000000000000000000000000",
+            "0g000000000000000000000000000000",
+        ] {
             assert_eq!(Key::from_hex(wrong), None, "{wrong}");
         }
     }

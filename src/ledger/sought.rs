@@ -46,7 +46,11 @@ pub enum SoughtError {
 impl fmt::Display for SoughtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key => write!(f, "there is no such filter; allowed: {}", Sought::KEYS.join(", ")),
+            Self::Key => write!(
+                f,
+                "there is no such filter; allowed: {}",
+                Sought::KEYS.join(", ")
+            ),
             Self::Value(words) => f.write_str(words),
         }
     }
@@ -87,12 +91,20 @@ impl Sought {
 
     /// Whether a record fits.
     pub fn fits(&self, record: &Record) -> bool {
-        self.crawler.as_ref().is_none_or(|crawler| **crawler == *record.crawler)
+        self.crawler
+            .as_ref()
+            .is_none_or(|crawler| **crawler == *record.crawler)
             && self.status.is_none_or(|status| status == record.status.0)
             && self.code.is_none_or(|code| record.code == Some(code))
             && self.known.is_none_or(|known| known == record.is_known())
-            && self.prefix.as_ref().is_none_or(|prefix| record.url.starts_with(&**prefix))
-            && self.host.as_ref().is_none_or(|hosts| hosts.have(host_of(&record.url)))
+            && self
+                .prefix
+                .as_ref()
+                .is_none_or(|prefix| record.url.starts_with(&**prefix))
+            && self
+                .host
+                .as_ref()
+                .is_none_or(|hosts| hosts.have(host_of(&record.url)))
     }
 }
 
@@ -100,7 +112,9 @@ impl Hosts {
     fn have(&self, host: &str) -> bool {
         match self {
             Self::One(one) => host == one,
-            Self::Below(dotted) => host.ends_with(dotted.as_str()) || Some(host) == dotted.strip_prefix('.'),
+            Self::Below(dotted) => {
+                host.ends_with(dotted.as_str()) || Some(host) == dotted.strip_prefix('.')
+            }
         }
     }
 }
@@ -120,12 +134,16 @@ fn status(word: &str) -> Result<CrawlStatus, SoughtError> {
 }
 
 fn code(text: &str) -> Result<u16, SoughtError> {
-    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = text
+        .parse()
+        .ok()
+        .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     number.ok_or(SoughtError::Value("`code` is a number, such as 760"))
 }
 
 fn known(word: &str) -> Result<bool, SoughtError> {
-    word.parse().map_err(|_| SoughtError::Value("`known` is true or false"))
+    word.parse()
+        .map_err(|_| SoughtError::Value("`known` is true or false"))
 }
 
 /// The host of a URL in canonical form, which has no user and a lower-case host; brackets stay.
@@ -170,7 +188,11 @@ pub fn piece<E>(
 ) -> Result<Piece, E> {
     let (mut found, mut last) = (Vec::new(), after);
     loop {
-        let size = if sought.is_anything() { (limit - found.len()).min(SLICE) } else { SLICE };
+        let size = if sought.is_anything() {
+            (limit - found.len()).min(SLICE)
+        } else {
+            SLICE
+        };
         let slice = read(last, size)?;
         let whole = slice.len() < size;
         for (key, record) in slice {
@@ -199,7 +221,9 @@ mod tests {
 
     fn sought(filters: &[(&str, &str)]) -> Result<Sought, SoughtError> {
         let mut sought = Sought::default();
-        filters.iter().try_for_each(|(key, value)| sought.set(key, value))?;
+        filters
+            .iter()
+            .try_for_each(|(key, value)| sought.set(key, value))?;
         Ok(sought)
     }
 
@@ -236,9 +260,17 @@ mod tests {
             ("known", "false", false),
             ("known", "", true),
         ] {
-            assert_eq!(sought(&[(key, value)]).unwrap().fits(&one), fits, "{key}={value}");
+            assert_eq!(
+                sought(&[(key, value)]).unwrap().fits(&one),
+                fits,
+                "{key}={value}"
+            );
         }
-        assert!(!sought(&[("crawler", "news"), ("code", "761")]).unwrap().fits(&one));
+        assert!(
+            !sought(&[("crawler", "news"), ("code", "761")])
+                .unwrap()
+                .fits(&one)
+        );
     }
 
     #[test]
@@ -273,11 +305,20 @@ mod tests {
     /// Records with these numbers, of which the even ones fit.
     fn some(from: u8, to: u8) -> impl Fn(Option<Key>, usize) -> Slice {
         move |after, most| {
-            let keys = (from..to).map(|n| Key([n; 16])).filter(|key| Some(*key) > after).take(most);
+            let keys = (from..to)
+                .map(|n| Key([n; 16]))
+                .filter(|key| Some(*key) > after)
+                .take(most);
             let of = |key: Key| {
                 let Key([n, ..]) = key;
                 let code = if n.is_multiple_of(2) { 760 } else { 761 };
-                (key, Arc::new(Record { code: Some(code), ..Record::default() }))
+                (
+                    key,
+                    Arc::new(Record {
+                        code: Some(code),
+                        ..Record::default()
+                    }),
+                )
             };
             Ok(keys.map(of).collect())
         }
@@ -320,7 +361,9 @@ mod tests {
     fn what_cannot_be_read_is_no_end() {
         let code = sought(&[("code", "760")]).unwrap();
         let breaks = |after: Option<Key>, most: usize| match after {
-            None => Ok((1..=most as u128).map(|n| (Key(n.to_be_bytes()), Arc::default())).collect()),
+            None => Ok((1..=most as u128)
+                .map(|n| (Key(n.to_be_bytes()), Arc::default()))
+                .collect()),
             Some(_) => Err("the disk fails"),
         };
         for sought in [&Sought::default(), &code] {

@@ -30,7 +30,10 @@ pub struct Tolerance {
 
 /// What becomes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each request, and nobody keeps it")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each request, and nobody keeps it"
+)]
 pub enum Kept {
     /// It stays as it is, or there is still none.
     Same,
@@ -51,11 +54,40 @@ pub struct Noted {
 
 /// Takes a look into account.
 pub fn note(before: Option<&Record>, seen: Seen, tolerance: Tolerance) -> Noted {
-    let Seen { at, url, crawler, space, depth, address, source, revision, rule, what } = seen;
-    let look = Look { url, crawler, space, depth, address, source };
-    let told = |status| Told { at, status, rule, revision };
+    let Seen {
+        at,
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+        revision,
+        rule,
+        what,
+    } = seen;
+    let look = Look {
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+    };
+    let told = |status| Told {
+        at,
+        status,
+        rule,
+        revision,
+    };
     match what {
-        What::Answered(answered) => answer(before, look, told(Some(answered.status)), answered, tolerance),
+        What::Answered(answered) => answer(
+            before,
+            look,
+            told(Some(answered.status)),
+            answered,
+            tolerance,
+        ),
         What::Failed { failing, code } => {
             let told = told(None);
             let mut record = looked_at(before, look, at);
@@ -89,9 +121,22 @@ struct Told {
 
 /// The record, with what every look tells.
 fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
-    let Look { url, crawler, space, depth, address, source } = look;
+    let Look {
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+    } = look;
     let Some(before) = before else {
-        return Record { space, depth, address, source, ..Record::new(crawler, url, at) };
+        return Record {
+            space,
+            depth,
+            address,
+            source,
+            ..Record::new(crawler, url, at)
+        };
     };
     Record {
         crawler,
@@ -135,7 +180,15 @@ fn deliver(record: &mut Record, at: At, document: Option<Document>) {
     if document.is_some() || record.indexed == Indexed::Never {
         record.indexed = Indexed::Perhaps;
     }
-    let Some(Document { validators, content, content_type, size }) = document else { return };
+    let Some(Document {
+        validators,
+        content,
+        content_type,
+        size,
+    }) = document
+    else {
+        return;
+    };
     let same_content = record.content.is_some() && record.content == content;
     let same = same_content || content.is_none() && record.validators == validators;
     if !same || record.last_fetched.is_none() {
@@ -168,17 +221,27 @@ fn fail(
     };
     let indexed = record.indexed == Indexed::Perhaps;
     let refreshed = before.is_some_and(Record::is_known);
-    let kind = if indexed { EventKind::Removal } else { EventKind::PermanentError };
+    let kind = if indexed {
+        EventKind::Removal
+    } else {
+        EventKind::PermanentError
+    };
     let first = failing == Failing::Permanent && !refreshed;
     let owed = (indexed || first).then(|| event(&record, told, kind, why));
     if indexed || refreshed || failing == Failing::Temporary {
-        return Noted { kept: Kept::Forgotten, owed };
+        return Noted {
+            kept: Kept::Forgotten,
+            owed,
+        };
     }
     changed(record, owed)
 }
 
 fn refuse(before: Option<&Record>, look: Look, told: &Told, refused: Refused) -> Noted {
-    let nothing = Noted { kept: Kept::Same, owed: None };
+    let nothing = Noted {
+        kept: Kept::Same,
+        owed: None,
+    };
     if !is_about_the_url(refused.outcome) || before.is_none() && refused.record == Noting::Skip {
         return nothing;
     }
@@ -203,20 +266,39 @@ fn refuse(before: Option<&Record>, look: Look, told: &Told, refused: Refused) ->
 fn is_about_the_url(outcome: CrawlStatus) -> bool {
     use CrawlStatus as Of;
     match outcome {
-        Of::Politeness | Of::Request | Of::Unauthorized | Of::Unavailable | Of::Error | Of::Accepted => false,
-        Of::Filter | Of::RobotsTxt | Of::Usage | Of::TooDeep | Of::Trap | Of::Budget | Of::Premature => true,
+        Of::Politeness
+        | Of::Request
+        | Of::Unauthorized
+        | Of::Unavailable
+        | Of::Error
+        | Of::Accepted => false,
+        Of::Filter
+        | Of::RobotsTxt
+        | Of::Usage
+        | Of::TooDeep
+        | Of::Trap
+        | Of::Budget
+        | Of::Premature => true,
         Of::Unmodified | Of::Duplicate | Of::Noncanonical | Of::Noindex => true,
         Of::NotFound | Of::BadStatus | Of::Import | Of::Address => true,
     }
 }
 
 fn says_nothing_new(before: &Record, record: &Record) -> bool {
-    let unmoved = Record { last_seen: before.last_seen, ..record.clone() };
+    let unmoved = Record {
+        last_seen: before.last_seen,
+        ..record.clone()
+    };
     unmoved == *before && record.last_seen.since(before.last_seen) < REPEATED
 }
 
 /// A URL that must leave the index does so once.
-fn exclude(record: &mut Record, told: &Told, intent: Option<Intent>, code: Option<u16>) -> Option<Event> {
+fn exclude(
+    record: &mut Record,
+    told: &Told,
+    intent: Option<Intent>,
+    code: Option<u16>,
+) -> Option<Event> {
     let leaves = intent == Some(Intent::Gone) && code != Some(MOVED);
     if !leaves || record.indexed != Indexed::Perhaps {
         return None;
@@ -227,18 +309,37 @@ fn exclude(record: &mut Record, told: &Told, intent: Option<Intent>, code: Optio
 
 /// The sweep finds a URL in its space: a code of an earlier one holds no more.
 fn allow(before: Option<&Record>) -> Noted {
-    let same = Noted { kept: Kept::Same, owed: None };
-    let Some(before) = before.filter(|record| record.status.0 == CrawlStatus::Filter) else { return same };
+    let same = Noted {
+        kept: Kept::Same,
+        owed: None,
+    };
+    let Some(before) = before.filter(|record| record.status.0 == CrawlStatus::Filter) else {
+        return same;
+    };
     if before.code.is_none() {
         return same;
     }
     let indexed = before.indexed == Indexed::Perhaps;
-    let status = if indexed { Status(CrawlStatus::Accepted) } else { before.status };
-    changed(Record { code: None, status, ..before.clone() }, None)
+    let status = if indexed {
+        Status(CrawlStatus::Accepted)
+    } else {
+        before.status
+    };
+    changed(
+        Record {
+            code: None,
+            status,
+            ..before.clone()
+        },
+        None,
+    )
 }
 
 fn changed(record: Record, owed: Option<Event>) -> Noted {
-    Noted { kept: Kept::Changed(record), owed }
+    Noted {
+        kept: Kept::Changed(record),
+        owed,
+    }
 }
 
 fn event(record: &Record, told: &Told, kind: EventKind, why: Why) -> Event {
@@ -260,7 +361,9 @@ mod tests {
     use super::*;
     use crate::ledger::record::Validators;
 
-    const THREE: Tolerance = Tolerance { temporary_errors: 3 };
+    const THREE: Tolerance = Tolerance {
+        temporary_errors: 3,
+    };
 
     fn seen(at: u64, what: What) -> Seen {
         Seen {
@@ -278,13 +381,30 @@ mod tests {
     }
 
     fn page(etag: &str) -> What {
-        let validators = Validators { etag: Some(etag.into()), last_modified: None };
-        let document = Some(Document { validators, size: 10, ..Document::default() });
-        What::Answered(Answered { document, ..status(200, CrawlStatus::Accepted, None) })
+        let validators = Validators {
+            etag: Some(etag.into()),
+            last_modified: None,
+        };
+        let document = Some(Document {
+            validators,
+            size: 10,
+            ..Document::default()
+        });
+        What::Answered(Answered {
+            document,
+            ..status(200, CrawlStatus::Accepted, None)
+        })
     }
 
     fn status(status: u16, outcome: CrawlStatus, failing: Option<Failing>) -> Answered {
-        Answered { status, outcome, intent: None, code: None, failing, document: None }
+        Answered {
+            status,
+            outcome,
+            intent: None,
+            code: None,
+            failing,
+            document: None,
+        }
     }
 
     fn failed(code: u16, failing: Failing) -> What {
@@ -293,7 +413,12 @@ mod tests {
 
     fn refused(intent: Intent, code: Option<u16>) -> What {
         let outcome = CrawlStatus::Filter;
-        What::Refused(Refused { outcome, intent, code, record: Noting::Skip })
+        What::Refused(Refused {
+            outcome,
+            intent,
+            code,
+            record: Noting::Skip,
+        })
     }
 
     /// What is left after these looks, and which events were owed on the way.
@@ -318,12 +443,33 @@ mod tests {
         let error = vec![(EventKind::PermanentError, Why::PermanentError)];
         for (looks, known, owed) in [
             (vec![page("a")], Some(CrawlStatus::Accepted), vec![]),
-            (vec![failed(404, Permanent)], Some(CrawlStatus::NotFound), error.clone()),
-            (vec![failed(404, Permanent), failed(404, Permanent)], None, error.clone()),
-            (vec![page("a"), failed(404, Permanent)], None, removal(Why::PermanentError)),
-            (vec![page("a"), failed(503, Temporary)], Some(CrawlStatus::BadStatus), vec![]),
             (
-                vec![page("a"), failed(503, Temporary), failed(503, Temporary), failed(503, Temporary)],
+                vec![failed(404, Permanent)],
+                Some(CrawlStatus::NotFound),
+                error.clone(),
+            ),
+            (
+                vec![failed(404, Permanent), failed(404, Permanent)],
+                None,
+                error.clone(),
+            ),
+            (
+                vec![page("a"), failed(404, Permanent)],
+                None,
+                removal(Why::PermanentError),
+            ),
+            (
+                vec![page("a"), failed(503, Temporary)],
+                Some(CrawlStatus::BadStatus),
+                vec![],
+            ),
+            (
+                vec![
+                    page("a"),
+                    failed(503, Temporary),
+                    failed(503, Temporary),
+                    failed(503, Temporary),
+                ],
                 None,
                 removal(Why::TemporaryErrors),
             ),
@@ -339,10 +485,21 @@ mod tests {
                 vec![],
             ),
             (vec![failed(503, Temporary); 3], None, vec![]),
-            (vec![What::Failed { failing: Temporary, code: Some(613) }], Some(CrawlStatus::Error), vec![]),
+            (
+                vec![What::Failed {
+                    failing: Temporary,
+                    code: Some(613),
+                }],
+                Some(CrawlStatus::Error),
+                vec![],
+            ),
         ] {
             let (record, events) = after(&looks);
-            assert_eq!((record.map(|record| record.status.0), events), (known, owed), "{looks:?}");
+            assert_eq!(
+                (record.map(|record| record.status.0), events),
+                (known, owed),
+                "{looks:?}"
+            );
         }
     }
 
@@ -396,13 +553,21 @@ mod tests {
         let (record, _) = after(std::slice::from_ref(&logged));
         assert!(!record.unwrap().is_known());
         let (record, _) = after(&[page("a"), refused(Intent::Deny, None)]);
-        assert!(record.is_some_and(|record| record.is_known() && record.status.0 == CrawlStatus::Filter));
+        assert!(
+            record
+                .is_some_and(|record| record.is_known() && record.status.0 == CrawlStatus::Filter)
+        );
     }
 
     #[test]
     fn waiting_for_a_turn_says_nothing_of_the_url() {
         let outcome = CrawlStatus::Politeness;
-        let later = Refused { outcome, intent: Intent::Later, code: None, record: Noting::Keep };
+        let later = Refused {
+            outcome,
+            intent: Intent::Later,
+            code: None,
+            record: Noting::Keep,
+        };
         let (record, _) = after(&[page("a"), What::Refused(later)]);
         assert_eq!(record.unwrap().status.0, CrawlStatus::Accepted);
     }
@@ -411,7 +576,10 @@ mod tests {
     fn a_document_has_changed_if_it_is_told_from_the_last_one() {
         let (same, _) = after(&[page("a"), page("a")]);
         let same = same.unwrap();
-        assert_eq!((same.last_changed, same.last_fetched), (Some(At(0)), Some(At(1))));
+        assert_eq!(
+            (same.last_changed, same.last_fetched),
+            (Some(At(0)), Some(At(1)))
+        );
         let (other, _) = after(&[page("a"), page("b")]);
         assert_eq!(other.unwrap().last_changed, Some(At(1)));
     }
@@ -419,13 +587,30 @@ mod tests {
     #[test]
     fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
         let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
-        let look = |at, space: &str| Seen { space: Some(space.into()), ..seen(at, page("a")) };
+        let look = |at, space: &str| Seen {
+            space: Some(space.into()),
+            ..seen(at, page("a"))
+        };
         let changed = |before: Option<&Record>, seen| match note(before, seen, THREE).kept {
             Kept::Changed(record) => record,
             Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
         };
-        let first = changed(None, Seen { address, source: source.clone(), ..look(1, "north") });
-        let second = changed(Some(&first), Seen { address: None, source: None, ..look(2, "south") });
+        let first = changed(
+            None,
+            Seen {
+                address,
+                source: source.clone(),
+                ..look(1, "north")
+            },
+        );
+        let second = changed(
+            Some(&first),
+            Seen {
+                address: None,
+                source: None,
+                ..look(2, "south")
+            },
+        );
         assert_eq!((second.address, &second.source), (address, &source));
         assert_eq!((second.first_seen, second.last_seen), (At(1), At(2)));
         assert_eq!(second.space.as_deref(), Some("south"));
@@ -433,7 +618,10 @@ mod tests {
 
     #[test]
     fn the_fewest_links_count() {
-        let deep = |depth| Seen { depth, ..seen(0, page("a")) };
+        let deep = |depth| Seen {
+            depth,
+            ..seen(0, page("a"))
+        };
         let record = |before: Option<&Record>, depth| match note(before, deep(depth), THREE).kept {
             Kept::Changed(record) => record,
             Kept::Same | Kept::Forgotten => panic!("nothing is kept"),

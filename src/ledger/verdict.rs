@@ -21,8 +21,12 @@ pub fn premature(record: &Record, recrawl: Recrawl, now: At) -> Option<Duration>
     };
     let fetched = left(record.last_fetched, recrawl.min_interval);
     // What was fetched since is no error any more.
-    let failed = record.last_error.filter(|error| record.last_fetched.is_none_or(|fetched| *error > fetched));
-    fetched.max(left(failed, recrawl.after_error)).filter(|left| !left.is_zero())
+    let failed = record
+        .last_error
+        .filter(|error| record.last_fetched.is_none_or(|fetched| *error > fetched));
+    fetched
+        .max(left(failed, recrawl.after_error))
+        .filter(|left| !left.is_zero())
 }
 
 /// Whether an answer's validators are those of the document that was fetched last: by `ETag` if both have one (RFC 9110
@@ -54,10 +58,22 @@ mod tests {
 
     #[test]
     fn a_url_is_premature_until_its_interval_is_over() {
-        let both = Recrawl { min_interval: Some(HOUR), after_error: Some(2 * HOUR) };
-        let fetched = Record { last_fetched: Some(at(1000)), ..Record::default() };
-        let failed = Record { last_error: Some(at(2000)), ..fetched.clone() };
-        let mended = Record { last_error: Some(at(500)), ..fetched.clone() };
+        let both = Recrawl {
+            min_interval: Some(HOUR),
+            after_error: Some(2 * HOUR),
+        };
+        let fetched = Record {
+            last_fetched: Some(at(1000)),
+            ..Record::default()
+        };
+        let failed = Record {
+            last_error: Some(at(2000)),
+            ..fetched.clone()
+        };
+        let mended = Record {
+            last_error: Some(at(500)),
+            ..fetched.clone()
+        };
         for (record, recrawl, now, left) in [
             (&fetched, Recrawl::default(), 1000, None),
             (&fetched, both, 1000, Some(3600)),
@@ -66,12 +82,24 @@ mod tests {
             // A clock that was ahead, and went back, makes nobody wait for years.
             (&fetched, both, 0, None),
             (&failed, both, 2000, Some(7200)),
-            (&failed, Recrawl { after_error: None, ..both }, 2000, Some(2600)),
+            (
+                &failed,
+                Recrawl {
+                    after_error: None,
+                    ..both
+                },
+                2000,
+                Some(2600),
+            ),
             (&mended, both, 4600, None),
             (&Record::default(), both, 0, None),
         ] {
             let left = left.map(Duration::from_secs);
-            assert_eq!(premature(record, recrawl, at(now)), left, "{record:?} at {now}");
+            assert_eq!(
+                premature(record, recrawl, at(now)),
+                left,
+                "{record:?} at {now}"
+            );
         }
     }
 
@@ -91,7 +119,10 @@ mod tests {
             (of("", ""), of("", ""), false),
             (of("\"a\"", ""), of("", ""), false),
         ] {
-            let record = Record { validators: before.clone(), ..Record::default() };
+            let record = Record {
+                validators: before.clone(),
+                ..Record::default()
+            };
             assert_eq!(same_version(&record, &now), same, "{before:?} {now:?}");
         }
     }

@@ -77,12 +77,20 @@ impl ContentFamily {
 
     /// The family of a `Content-Type` value.
     pub fn of(value: Option<&[u8]>) -> Self {
-        let Some(value) = value else { return Self::None };
-        let essence = value.split(|b| matches!(b, b';' | b',')).next().unwrap_or_default().trim_ascii();
+        let Some(value) = value else {
+            return Self::None;
+        };
+        let essence = value
+            .split(|b| matches!(b, b';' | b','))
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
         if essence.is_empty() {
             return Self::None;
         }
-        let exact = EXACT.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
+        let exact = EXACT
+            .iter()
+            .find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
         let found = exact.or_else(|| ENDS.iter().find(|(end, _)| ends(essence, end)));
         let found = found.or_else(|| BEGINS.iter().find(|(begin, _)| begins(essence, begin)));
         found.map_or(Self::Other, |(_, family)| *family)
@@ -113,7 +121,8 @@ const EXACT: [(&str, ContentFamily); 22] = [
     ("application/x-7z-compressed", ContentFamily::Archive),
     ("application/vnd.rar", ContentFamily::Archive),
 ];
-const ENDS: [(&str, ContentFamily); 2] = [("+json", ContentFamily::Json), ("+xml", ContentFamily::Xml)];
+const ENDS: [(&str, ContentFamily); 2] =
+    [("+json", ContentFamily::Json), ("+xml", ContentFamily::Xml)];
 const BEGINS: [(&str, ContentFamily); 6] = [
     ("image/", ContentFamily::Image),
     ("text/", ContentFamily::Text),
@@ -124,12 +133,14 @@ const BEGINS: [(&str, ContentFamily); 6] = [
 ];
 
 fn begins(text: &[u8], start: &str) -> bool {
-    text.get(..start.len()).is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
+    text.get(..start.len())
+        .is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
 }
 
 fn ends(text: &[u8], end: &str) -> bool {
     let from = text.len().checked_sub(end.len());
-    from.and_then(|from| text.get(from..)).is_some_and(|s| s.eq_ignore_ascii_case(end.as_bytes()))
+    from.and_then(|from| text.get(from..))
+        .is_some_and(|s| s.eq_ignore_ascii_case(end.as_bytes()))
 }
 
 #[cfg(test)]
@@ -154,7 +165,11 @@ mod tests {
             ("", "none"),
             (" ; charset=utf-8", "none"),
         ] {
-            assert_eq!(ContentFamily::of(Some(value.as_bytes())).as_str(), family, "{value:?}");
+            assert_eq!(
+                ContentFamily::of(Some(value.as_bytes())).as_str(),
+                family,
+                "{value:?}"
+            );
         }
         assert_eq!(ContentFamily::of(None), ContentFamily::None);
     }

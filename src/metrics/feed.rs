@@ -16,13 +16,20 @@ pub(super) struct FeedFamilies {
 impl FeedFamilies {
     pub(super) fn register(new: &Registrar<'_>) -> Result<Self, Error> {
         let events = new.counters(&names::LEDGER_FEED_EVENTS)?;
-        let pairs = FeedOut::ALL.into_iter().flat_map(|out| FeedEnd::ALL.map(|end| (out, end)));
+        let pairs = FeedOut::ALL
+            .into_iter()
+            .flat_map(|out| FeedEnd::ALL.map(|end| (out, end)));
         let behind = new.gauges(&names::LEDGER_FEED_BEHIND)?;
         Ok(Self {
             events: pairs
-                .map(|(out, end)| events.get_metric_with_label_values(&[out.as_str(), end.as_str()]))
+                .map(|(out, end)| {
+                    events.get_metric_with_label_values(&[out.as_str(), end.as_str()])
+                })
                 .collect::<Result<_, _>>()?,
-            failures: new.closed(&names::LEDGER_FEED_FAILURES, &FeedOut::ALL.map(FeedOut::as_str))?,
+            failures: new.closed(
+                &names::LEDGER_FEED_FAILURES,
+                &FeedOut::ALL.map(FeedOut::as_str),
+            )?,
             behind: FeedOut::ALL
                 .into_iter()
                 .map(|out| behind.get_metric_with_label_values(&[out.as_str()]))

@@ -40,7 +40,10 @@ impl Drop for Record {
         let ended = self.ended.unwrap_or_else(|| self.books.clock.now());
         let ending = Ending::of(self);
         self.count(&ending, ended);
-        let readers = self.books.log.readers(self.number, ending.verdict, self.told());
+        let readers = self
+            .books
+            .log
+            .readers(self.number, ending.verdict, self.told());
         if readers != Readers::Nobody {
             self.log(&ending, ended, readers);
         }
@@ -65,13 +68,25 @@ impl Ending {
         let (verdict, reason, rule) = match record.outcome {
             Outcome::Pending => (Verdict::Allow, None, None),
             Outcome::Rejected { reason, rule } => (Verdict::Reject, Some(reason), rule),
-            Outcome::Allowed { rule: Some(rule) } => (Verdict::Allow, Some(Reason::Rule), Some(rule)),
+            Outcome::Allowed { rule: Some(rule) } => {
+                (Verdict::Allow, Some(Reason::Rule), Some(rule))
+            }
             Outcome::Allowed { rule: None } => (Verdict::Allow, Some(Reason::Default), None),
         };
-        let (status, source) =
-            record.sent.map_or((None, Source::Proxy), |(status, source)| (Some(status), source));
+        let (status, source) = record
+            .sent
+            .map_or((None, Source::Proxy), |(status, source)| {
+                (Some(status), source)
+            });
         let rule = rule.map(|rule| (ShadowOf::Rule(rule), rule));
-        let live = Self { verdict, stage: record.stage, reason, rule, status, source };
+        let live = Self {
+            verdict,
+            stage: record.stage,
+            reason,
+            rule,
+            status,
+            source,
+        };
         match record.differences().next() {
             Some(note) if note.change == Change::Refuses => Self {
                 verdict: Verdict::ShadowReject,
@@ -85,7 +100,11 @@ impl Ending {
     }
 
     fn mode(&self) -> RuleMode {
-        if self.verdict == Verdict::ShadowReject { RuleMode::Shadow } else { RuleMode::Enforce }
+        if self.verdict == Verdict::ShadowReject {
+            RuleMode::Shadow
+        } else {
+            RuleMode::Enforce
+        }
     }
 }
 
@@ -117,7 +136,9 @@ impl Record {
     }
 
     fn count_request(&self, families: &Families, ending: &Ending, now: Instant) {
-        let Some(series) = families.crawler(self.crawler) else { return };
+        let Some(series) = families.crawler(self.crawler) else {
+            return;
+        };
         bump(series.decision(ending.stage, ending.verdict, ending.reason));
         bump(series.request(method_slot(&self.method), ending.status, ending.source));
         if self.repeats(ending, now) == Seen::Again {
@@ -128,7 +149,9 @@ impl Record {
     /// Refusals that ask the crawler to come back later are no repeats when it does.
     fn repeats(&self, ending: &Ending, now: Instant) -> Seen {
         match (ending.verdict, ending.reason, &self.subject) {
-            (Verdict::Reject, Some(reason), Subject::Url(url)) if reason.row().retry != Retry::After => {
+            (Verdict::Reject, Some(reason), Subject::Url(url))
+                if reason.row().retry != Retry::After =>
+            {
                 self.books.repeats.note(self.crawler, url.as_str(), now)
             }
             _ => Seen::First,
@@ -140,11 +163,17 @@ impl Record {
         let Some(policy) = &self.policy else { return };
         self.matched.sort_unstable();
         self.matched.dedup();
-        self.matched.iter().for_each(|rule| policy.matched(*rule, ended));
+        self.matched
+            .iter()
+            .for_each(|rule| policy.matched(*rule, ended));
         match self.outcome {
             Outcome::Allowed { rule: Some(rule) } => policy.decided(rule, Verdict::Allow),
-            Outcome::Rejected { rule: Some(rule), .. } => policy.decided(rule, Verdict::Reject),
-            Outcome::Pending | Outcome::Allowed { rule: None } | Outcome::Rejected { rule: None, .. } => {}
+            Outcome::Rejected {
+                rule: Some(rule), ..
+            } => policy.decided(rule, Verdict::Reject),
+            Outcome::Pending
+            | Outcome::Allowed { rule: None }
+            | Outcome::Rejected { rule: None, .. } => {}
         }
     }
 
@@ -157,17 +186,28 @@ impl Record {
 
     fn count_shadows(&self, ending: &Ending, ended: Instant) {
         let Some(shadows) = &self.shadows else { return };
-        for policy in [self.policy.as_ref(), shadows.whole.as_ref()].into_iter().flatten() {
+        for policy in [self.policy.as_ref(), shadows.whole.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             policy.book().count();
         }
         for note in &shadows.notes {
-            let Some(policy) = shadows.metrics(note.of, self.policy.as_ref()) else { continue };
-            note.matched.iter().for_each(|rule| policy.matched(*rule, ended));
-            note.decided.iter().for_each(|rule| policy.decided(*rule, note.verdict));
+            let Some(policy) = shadows.metrics(note.of, self.policy.as_ref()) else {
+                continue;
+            };
+            note.matched
+                .iter()
+                .for_each(|rule| policy.matched(*rule, ended));
+            note.decided
+                .iter()
+                .for_each(|rule| policy.decided(*rule, note.verdict));
         }
         for note in self.differences() {
             let policy = shadows.metrics(note.of, self.policy.as_ref());
-            policy.iter().for_each(|policy| policy.book().note(note, self.example(note, ending)));
+            policy
+                .iter()
+                .for_each(|policy| policy.book().note(note, self.example(note, ending)));
         }
     }
 
@@ -243,14 +283,25 @@ impl Record {
         let (url, host) = self.shown(ending);
         let id = self.id().text();
         let policy = self.policy.as_deref();
-        let content_type = self.content_type.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
+        let content_type = self
+            .content_type
+            .as_ref()
+            .map(HeaderValue::as_bytes)
+            .map(String::from_utf8_lossy);
         let content_type = content_type.as_deref().map(essence);
-        let shadows: SmallVec<[ShadowLine<'_>; 2]> =
-            self.differences().map(|note| self.shadow_line(note)).collect();
+        let shadows: SmallVec<[ShadowLine<'_>; 2]> = self
+            .differences()
+            .map(|note| self.shadow_line(note))
+            .collect();
         let line = Line {
             ts: Rfc3339(self.books.clock.wall()),
             decision: &id,
-            crawler: self.books.metrics.families().crawler(self.crawler).map(|c| c.crawler.as_str()),
+            crawler: self
+                .books
+                .metrics
+                .families()
+                .crawler(self.crawler)
+                .map(|c| c.crawler.as_str()),
             stage: ending.stage.as_str(),
             method: self.method.as_str(),
             url,
@@ -285,7 +336,9 @@ impl Record {
     }
 
     fn fate(&self) -> Fate {
-        let Outcome::Rejected { reason, .. } = self.outcome else { return Fate::Passed };
+        let Outcome::Rejected { reason, .. } = self.outcome else {
+            return Fate::Passed;
+        };
         let unread = matches!(self.subject, Subject::Unknown)
             && matches!(
                 reason,
@@ -307,16 +360,23 @@ impl Record {
     fn subject_shown(&self) -> line::Subject {
         match &self.subject {
             Subject::Unknown => line::Subject::Unknown,
-            Subject::Url(url) => line::Subject::Url { scheme: url.scheme().as_str() },
+            Subject::Url(url) => line::Subject::Url {
+                scheme: url.scheme().as_str(),
+            },
             Subject::Host(host) => line::Subject::Tunnel { port: host.port() },
         }
     }
 
     fn shadow_line(&self, note: &Note) -> ShadowLine<'_> {
-        let whole = self.shadows.as_ref().and_then(|shadows| shadows.whole.as_deref());
+        let whole = self
+            .shadows
+            .as_ref()
+            .and_then(|shadows| shadows.whole.as_deref());
         ShadowLine {
             rule: note.rule.and_then(|rule| self.rule_shown(note.of, rule)),
-            policy: whole.filter(|_| note.of == ShadowOf::Policy).map(PolicyMetrics::name),
+            policy: whole
+                .filter(|_| note.of == ShadowOf::Policy)
+                .map(PolicyMetrics::name),
             verdict: note.change.as_str(),
             stage: note.stage.as_str(),
             reason: note.reason.as_str(),
@@ -338,7 +398,11 @@ impl Record {
             Subject::Url(url) => (Some(url.as_str()), Some(url.host())),
             Subject::Host(host) => (None, Some(host.host())),
         };
-        let keep = if ending.verdict == Verdict::Reject { self.keep } else { Keep::Full };
+        let keep = if ending.verdict == Verdict::Reject {
+            self.keep
+        } else {
+            Keep::Full
+        };
         match keep {
             Keep::Full => (url, host),
             Keep::Host => (None, host),

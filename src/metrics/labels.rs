@@ -8,7 +8,9 @@ mod request;
 use crate::vocab::reason::Reason;
 
 pub use decision::CLIENT_LEFT;
-pub(super) use decision::{DECISION_SLOTS, decision_of, decision_slot, decisions_that_occur, reason_label};
+pub(super) use decision::{
+    DECISION_SLOTS, decision_of, decision_slot, decisions_that_occur, reason_label,
+};
 pub(super) use request::{
     REQUEST_SLOTS, code_slot, method_slot, request_labels, request_slot, requests_that_occur,
 };
@@ -115,7 +117,12 @@ pub enum SpansLost {
 
 impl SpansLost {
     /// Every cause, in the order of the declaration.
-    pub const ALL: [Self; 4] = [Self::QueueFull, Self::Failed, Self::Rejected, Self::Shutdown];
+    pub const ALL: [Self; 4] = [
+        Self::QueueFull,
+        Self::Failed,
+        Self::Rejected,
+        Self::Shutdown,
+    ];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
@@ -246,8 +253,15 @@ pub enum SniCheck {
 
 impl SniCheck {
     /// Every category.
-    pub const ALL: [Self; 7] =
-        [Self::Match, Self::Mismatch, Self::None, Self::Ech, Self::NotTls, Self::Malformed, Self::Timeout];
+    pub const ALL: [Self; 7] = [
+        Self::Match,
+        Self::Mismatch,
+        Self::None,
+        Self::Ech,
+        Self::NotTls,
+        Self::Malformed,
+        Self::Timeout,
+    ];
 
     /// The word of the label.
     pub fn as_str(self) -> &'static str {
@@ -347,8 +361,12 @@ pub const ROBOTS_RESULTS: [&str; 17] = [
 ];
 
 /// The reasons for which the head reader refuses before there is a request.
-pub(super) const HEAD_REASONS: [Reason; 4] =
-    [Reason::BadRequest, Reason::RequestTooLarge, Reason::HeadersTooLarge, Reason::RequestTimeout];
+pub(super) const HEAD_REASONS: [Reason; 4] = [
+    Reason::BadRequest,
+    Reason::RequestTooLarge,
+    Reason::HeadersTooLarge,
+    Reason::RequestTimeout,
+];
 /// What is outside a closed set.
 pub(super) const OTHER: &str = "other";
 
@@ -396,7 +414,10 @@ pub(super) const UPSTREAM_ERRORS: [&str; 27] = [
 
 /// The place of an error type in [`UPSTREAM_ERRORS`].
 pub(super) fn error_slot(error: &str) -> usize {
-    UPSTREAM_ERRORS.iter().position(|name| *name == error).unwrap_or(UPSTREAM_ERRORS.len() - 1)
+    UPSTREAM_ERRORS
+        .iter()
+        .position(|name| *name == error)
+        .unwrap_or(UPSTREAM_ERRORS.len() - 1)
 }
 
 #[cfg(test)]
@@ -405,9 +426,14 @@ mod tests {
 
     #[test]
     fn what_is_outside_a_set_is_other() {
-        for (status, class) in
-            [(100, "1xx"), (204, "2xx"), (599, "5xx"), (600, OTHER), (0, OTHER), (760, OTHER)]
-        {
+        for (status, class) in [
+            (100, "1xx"),
+            (204, "2xx"),
+            (599, "5xx"),
+            (600, OTHER),
+            (0, OTHER),
+            (760, OTHER),
+        ] {
             assert_eq!(CODE_CLASSES[class_slot(status)], class, "{status}");
         }
         assert_eq!(UPSTREAM_ERRORS[error_slot("dns_error")], "dns_error");

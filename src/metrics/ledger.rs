@@ -41,7 +41,10 @@ impl LedgerFamilies {
         let urls = new.gauges(&names::LEDGER_URLS)?;
         let of = |status: CrawlStatus| urls.get_metric_with_label_values(&[status.as_str()]);
         Ok(Self {
-            urls: CrawlStatus::ALL.into_iter().map(of).collect::<Result<_, _>>()?,
+            urls: CrawlStatus::ALL
+                .into_iter()
+                .map(of)
+                .collect::<Result<_, _>>()?,
             events: new.closed(&names::LEDGER_EVENTS, &labels::LEDGER_EVENTS)?,
             queue: new.gauge(&names::LEDGER_QUEUE)?,
             waits: new.counter(&names::LEDGER_WAITS)?,
@@ -61,8 +64,16 @@ impl Metrics {
             gauge.set(i64::try_from(now).unwrap_or(i64::MAX));
         }
         families.broken.set(counts.broken.into());
-        let counters = families.events.iter().chain([&families.waits, &families.dropped, &families.failures]);
-        let since = counts.events.into_iter().chain([counts.waits, counts.dropped, counts.failures]);
+        let counters =
+            families
+                .events
+                .iter()
+                .chain([&families.waits, &families.dropped, &families.failures]);
+        let since =
+            counts
+                .events
+                .into_iter()
+                .chain([counts.waits, counts.dropped, counts.failures]);
         for (counter, now) in counters.zip(since) {
             counter.inc_by(now.saturating_sub(counter.get()));
         }

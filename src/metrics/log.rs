@@ -86,7 +86,10 @@ pub struct Rotate {
 
 impl Rotate {
     /// The default of the configuration: 256 MiB, and 8 older files.
-    pub const USUAL: Self = Self { size: 256 << 20, keep: 8 };
+    pub const USUAL: Self = Self {
+        size: 256 << 20,
+        keep: 8,
+    };
 }
 
 /// Whether the query of a URL is shown.
@@ -109,7 +112,9 @@ impl Share {
     /// `None` unless the number is from 0 to 1.
     pub fn new(share: f64) -> Option<Self> {
         // The cast saturates: 1.0 becomes u64::MAX.
-        (0.0..=1.0).contains(&share).then(|| Self((share * 2f64.powi(64)) as u64))
+        (0.0..=1.0)
+            .contains(&share)
+            .then(|| Self((share * 2f64.powi(64)) as u64))
     }
 
     /// Whether the request with this number is in the share.
@@ -199,7 +204,11 @@ pub(in crate::metrics) enum Readers {
 impl Log {
     /// A log that takes nothing.
     pub fn off() -> Self {
-        Self { open: None, format: LineFormat::Json, query: QueryText::Shown }
+        Self {
+            open: None,
+            format: LineFormat::Json,
+            query: QueryText::Shown,
+        }
     }
 
     /// Opens the destination and starts the writer thread.
@@ -207,7 +216,15 @@ impl Log {
     /// # Errors
     /// If the file cannot be opened, or the thread not started.
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
-        let LogSettings { to, format, rotate, allows, on_full, query, queue } = settings;
+        let LogSettings {
+            to,
+            format,
+            rotate,
+            allows,
+            on_full,
+            query,
+            queue,
+        } = settings;
         let (mut overdue, mut written) = (Overdue::default(), Some(allows));
         let sink: Box<dyn Write + Send> = match to {
             Destination::None => {
@@ -223,14 +240,28 @@ impl Log {
             }
             Destination::Writer(writer) => writer,
         };
-        let queue = Arc::new(Queue::new(queue, on_full, metrics.log_dropped(), clock.clone()));
+        let queue = Arc::new(Queue::new(
+            queue,
+            on_full,
+            metrics.log_dropped(),
+            clock.clone(),
+        ));
         let tap = Tap::new(Bounds::USUAL);
         let shows = match format {
             LineFormat::Json => Shows::Written,
             LineFormat::Squid => Shows::Own,
         };
         writer::start(&queue, sink, &tap, shows)?;
-        Ok(Self { open: Some(Arc::new(Open { queue, tap, overdue, written })), format, query })
+        Ok(Self {
+            open: Some(Arc::new(Open {
+                queue,
+                tap,
+                overdue,
+                written,
+            })),
+            format,
+            query,
+        })
     }
 
     /// The latest lines; none of a log that is off.
@@ -255,23 +286,33 @@ impl Log {
     /// file that grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
         let open = self.open.as_ref()?;
-        let grows = || open.overdue.reason().map(|reason| format!("grows: {reason}"));
+        let grows = || {
+            open.overdue
+                .reason()
+                .map(|reason| format!("grows: {reason}"))
+        };
         open.queue.warning().or_else(grows)
     }
 
     /// Waits until everything that was logged before has been written or dropped. Blocks the thread.
     pub fn flush(&self, within: Duration) -> Closed {
-        self.open.as_ref().map_or(Closed::Done, |open| open.queue.flush(within))
+        self.open
+            .as_ref()
+            .map_or(Closed::Done, |open| open.queue.flush(within))
     }
 
     /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread, for a
     /// process that ends.
     pub fn close(&self, within: Duration) -> Closed {
-        let Some(open) = &self.open else { return Closed::Done };
+        let Some(open) = &self.open else {
+            return Closed::Done;
+        };
         let closed = open.queue.close(within);
         if closed == Closed::TimedOut {
             let bytes = open.queue.waiting();
-            tracing::error!("decision log: it takes nothing any more; {bytes} bytes of lines are lost");
+            tracing::error!(
+                "decision log: it takes nothing any more; {bytes} bytes of lines are lost"
+            );
             open.tap.end();
         }
         closed
@@ -281,12 +322,16 @@ impl Log {
     ///
     /// Refusals are always written, and so is what a client was told to look for.
     pub(in crate::metrics) fn readers(&self, number: u64, verdict: Verdict, told: Told) -> Readers {
-        let Some(open) = &self.open else { return Readers::Nobody };
+        let Some(open) = &self.open else {
+            return Readers::Nobody;
+        };
         let always = match (verdict, told) {
             (Verdict::Reject | Verdict::ShadowReject, _) | (_, Told::Yes) => true,
             (Verdict::Allow, Told::No) => false,
         };
-        let written = open.written.is_some_and(|share| always || share.takes(number));
+        let written = open
+            .written
+            .is_some_and(|share| always || share.takes(number));
         match (written, self.format) {
             (true, LineFormat::Json) => Readers::Destination,
             (true, LineFormat::Squid) if always || open.tap.is_followed() => Readers::Both,
@@ -299,7 +344,10 @@ impl Log {
     /// Hands a line to the writer.
     pub(in crate::metrics) fn write(&self, line: &Line<'_>, readers: Readers) {
         let Some(open) = &self.open else { return };
-        let aside = || open.queue.push_aside(|buffer| line.render(self.query, buffer));
+        let aside = || {
+            open.queue
+                .push_aside(|buffer| line.render(self.query, buffer))
+        };
         match readers {
             Readers::Nobody => {}
             Readers::Tap => aside(),
@@ -316,10 +364,14 @@ impl Log {
             LineFormat::Json => {
                 // What the destination has no room for is shown all the same.
                 if open.queue.push(|buffer| line.render(self.query, buffer)) == Pushed::Lost {
-                    open.queue.push_aside(|buffer| line.render(self.query, buffer));
+                    open.queue
+                        .push_aside(|buffer| line.render(self.query, buffer));
                 }
             }
-            LineFormat::Squid => drop(open.queue.push(|buffer| squid::render(line, self.query, buffer))),
+            LineFormat::Squid => drop(
+                open.queue
+                    .push(|buffer| squid::render(line, self.query, buffer)),
+            ),
         }
     }
 
@@ -346,8 +398,13 @@ mod tests {
     fn shares_take_that_share_of_any_run() {
         for share in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
             for start in [0, 12_345, u64::MAX - 20_000] {
-                let taken = (start..start + 10_000).filter(|n| Share::new(share).unwrap().takes(*n)).count();
-                assert!((taken as f64 - share * 10_000.0).abs() <= 20.0, "{share} from {start}: {taken}");
+                let taken = (start..start + 10_000)
+                    .filter(|n| Share::new(share).unwrap().takes(*n))
+                    .count();
+                assert!(
+                    (taken as f64 - share * 10_000.0).abs() <= 20.0,
+                    "{share} from {start}: {taken}"
+                );
             }
         }
         assert_eq!(Share::new(1.0), Some(Share::ALL));

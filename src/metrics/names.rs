@@ -45,19 +45,43 @@ const DECISION_BUCKETS: &[f64] = &[
 ];
 
 /// 5 ms to 60 s: everything that waits for somebody.
-const WAIT_BUCKETS: &[f64] =
-    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0];
+const WAIT_BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
+];
 
-const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
-    Family { name, help, labels, kind: Kind::Counter }
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family {
+        name,
+        help,
+        labels,
+        kind: Kind::Counter,
+    }
 }
 
 const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
-    Family { name, help, labels, kind: Kind::Gauge }
+    Family {
+        name,
+        help,
+        labels,
+        kind: Kind::Gauge,
+    }
 }
 
-const fn seconds(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
-    Family { name, help, labels, kind: Kind::Histogram(WAIT_BUCKETS) }
+const fn seconds(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family {
+        name,
+        help,
+        labels,
+        kind: Kind::Histogram(WAIT_BUCKETS),
+    }
 }
 
 /// Requests by what was decided of them.
@@ -104,8 +128,11 @@ pub const UPSTREAM_TTFB: Family = seconds(
     "Time from a request's last sent head byte to the origin's response head.",
 );
 /// Name look-ups.
-pub const DNS_DURATION: Family =
-    seconds("crawlgate_dns_duration_seconds", &[], "Time of a request's name look-up, if it made one.");
+pub const DNS_DURATION: Family = seconds(
+    "crawlgate_dns_duration_seconds",
+    &[],
+    "Time of a request's name look-up, if it made one.",
+);
 /// New connections.
 pub const CONNECT_DURATION: Family = seconds(
     "crawlgate_connect_duration_seconds",
@@ -173,8 +200,11 @@ pub const CLIENT_TLS_FAILURES: Family = counter(
      certificate authority.",
 );
 /// Certificates that were made.
-pub const LEAF_CERTIFICATES: Family =
-    counter("crawlgate_leaf_certificates_total", &[], "Certificates that were made for hosts.");
+pub const LEAF_CERTIFICATES: Family = counter(
+    "crawlgate_leaf_certificates_total",
+    &[],
+    "Certificates that were made for hosts.",
+);
 /// Handshakes that waited for a certificate.
 pub const MINT_WAITS: Family = counter(
     "crawlgate_mint_waits_total",
@@ -188,8 +218,11 @@ pub const CA_NOT_AFTER: Family = gauge(
     "Unix time at which the certificate authority that signs expires; 0 if TLS is not looked into.",
 );
 /// Requests under way.
-pub const INFLIGHT_REQUESTS: Family =
-    gauge("crawlgate_inflight_requests", &[], "Requests whose answer is not complete.");
+pub const INFLIGHT_REQUESTS: Family = gauge(
+    "crawlgate_inflight_requests",
+    &[],
+    "Requests whose answer is not complete.",
+);
 /// Waits for politeness.
 pub const HOLD: Family = seconds(
     "crawlgate_hold_seconds",
@@ -209,8 +242,11 @@ pub const HELD_DISCONNECTS: Family = counter(
     "Clients that left while their request was held.",
 );
 /// Stops in force.
-pub const STOPS: Family =
-    gauge("crawlgate_stops", &[], "Stops in force: hosts, crawlers and rules that an operator has stopped.");
+pub const STOPS: Family = gauge(
+    "crawlgate_stops",
+    &[],
+    "Stops in force: hosts, crawlers and rules that an operator has stopped.",
+);
 /// Hosts that are remembered.
 pub const HOSTS_TRACKED: Family = gauge(
     "crawlgate_hosts_tracked",
@@ -311,8 +347,11 @@ pub const LEDGER_BROKEN: Family = gauge(
     "1 if the ledger's writer has broken down: nothing is remembered until the next start.",
 );
 /// The policy in force.
-pub const POLICY_INFO: Family =
-    gauge("crawlgate_policy_info", &["policy", "revision"], "The policy in force; always 1.");
+pub const POLICY_INFO: Family = gauge(
+    "crawlgate_policy_info",
+    &["policy", "revision"],
+    "The policy in force; always 1.",
+);
 /// Whether the newest policy could be loaded.
 pub const POLICY_LAST_RELOAD_SUCCESS: Family = gauge(
     "crawlgate_policy_last_reload_success",
@@ -332,11 +371,17 @@ pub const POLICY_RELOADS: Family = counter(
     "Attempts to load the policy, the first one included.",
 );
 /// Size of the policy.
-pub const POLICY_RULES: Family =
-    gauge("crawlgate_policy_rules", &[], "Rules of the policy in force, groups and disabled rules included.");
+pub const POLICY_RULES: Family = gauge(
+    "crawlgate_policy_rules",
+    &[],
+    "Rules of the policy in force, groups and disabled rules included.",
+);
 /// Disabled rules.
-pub const POLICY_RULES_DISABLED: Family =
-    gauge("crawlgate_policy_rules_disabled", &[], "Rules of the policy in force that are disabled.");
+pub const POLICY_RULES_DISABLED: Family = gauge(
+    "crawlgate_policy_rules_disabled",
+    &[],
+    "Rules of the policy in force that are disabled.",
+);
 /// Heads that never became a request.
 pub const HEAD_REJECTIONS: Family = counter(
     "crawlgate_head_rejections_total",
@@ -394,9 +439,17 @@ pub const TRACE_SPANS_DROPPED: Family = counter(
      answers with an error, rejected: it took the others only, shutdown: the proxy had to end first.",
 );
 /// Panics.
-pub const PANICS: Family = counter("crawlgate_panics_total", &[], "Requests that ended in a panic.");
+pub const PANICS: Family = counter(
+    "crawlgate_panics_total",
+    &[],
+    "Requests that ended in a panic.",
+);
 /// The running program.
-pub const BUILD_INFO: Family = gauge("crawlgate_build_info", &["version"], "The running program; always 1.");
+pub const BUILD_INFO: Family = gauge(
+    "crawlgate_build_info",
+    &["version"],
+    "The running program; always 1.",
+);
 
 /// The families that are there with `telemetry.metrics: none`, too: what nobody may miss, and no request pays for.
 pub const ALWAYS: &[Family] = &[
@@ -490,12 +543,26 @@ mod tests {
         let names: BTreeSet<_> = ALL.iter().map(|f| f.name).collect();
         assert_eq!(names.len(), ALL.len());
         for family in ALL {
-            assert!(family.name.starts_with("crawlgate_") && !family.help.is_empty(), "{}", family.name);
-            assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
+            assert!(
+                family.name.starts_with("crawlgate_") && !family.help.is_empty(),
+                "{}",
+                family.name
+            );
             assert_eq!(
-                ["_duration_seconds", "_ttfb_seconds", "_hold_seconds", "_handshake_seconds"]
-                    .iter()
-                    .any(|e| family.name.ends_with(e)),
+                family.name.ends_with("_total"),
+                family.kind == Kind::Counter,
+                "{}",
+                family.name
+            );
+            assert_eq!(
+                [
+                    "_duration_seconds",
+                    "_ttfb_seconds",
+                    "_hold_seconds",
+                    "_handshake_seconds"
+                ]
+                .iter()
+                .any(|e| family.name.ends_with(e)),
                 matches!(family.kind, Kind::Histogram(_)),
                 "{}",
                 family.name

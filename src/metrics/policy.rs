@@ -66,8 +66,12 @@ impl PolicyFamilies {
 
     fn succeeded(&self, at: SystemTime) {
         self.last_success.set(1);
-        let unix = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.last_success_time.set(i64::try_from(unix).unwrap_or(i64::MAX));
+        let unix = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        self.last_success_time
+            .set(i64::try_from(unix).unwrap_or(i64::MAX));
     }
 
     /// Removes the series of rules that have been gone for long.
@@ -150,9 +154,14 @@ impl Metrics {
         let mut own = 0;
         let rules: Box<[RuleSeries]> = rules
             .into_iter()
-            .map(|(id, mode, kind)| RuleSeries::resolve(families, id.as_str(), mode, kind, &mut own))
+            .map(|(id, mode, kind)| {
+                RuleSeries::resolve(families, id.as_str(), mode, kind, &mut own)
+            })
             .collect();
-        let disabled = rules.iter().filter(|rule| rule.mode == RuleMode::Disabled).count();
+        let disabled = rules
+            .iter()
+            .filter(|rule| rule.mode == RuleMode::Disabled)
+            .count();
         families.rules.set(gauge(rules.len()));
         families.rules_disabled.set(gauge(disabled));
         families.succeeded(clock.wall());
@@ -160,7 +169,13 @@ impl Metrics {
         families.show(name, revision);
         let families = Arc::clone(&self.0);
         let book = Book::default();
-        Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules, book })
+        Arc::new(PolicyMetrics {
+            families,
+            name: name.into(),
+            revision: revision.into(),
+            rules,
+            book,
+        })
     }
 
     /// Resolves the counters of a policy that is judged in shadow of the live one. Each rule is counted as
@@ -176,12 +191,22 @@ impl Metrics {
         families.books.wind(clock);
         let mut own = 0;
         let series = |(id, mode, kind): (&RuleId, RuleMode, RuleKind)| {
-            let mode = if mode == RuleMode::Enforce { RuleMode::Shadow } else { RuleMode::Disabled };
+            let mode = if mode == RuleMode::Enforce {
+                RuleMode::Shadow
+            } else {
+                RuleMode::Disabled
+            };
             RuleSeries::resolve(families, &format!("{name}/{id}"), mode, kind, &mut own)
         };
         let rules = rules.into_iter().map(series).collect();
         let (families, book) = (Arc::clone(&self.0), Book::default());
-        Arc::new(PolicyMetrics { families, name: name.into(), revision: revision.into(), rules, book })
+        Arc::new(PolicyMetrics {
+            families,
+            name: name.into(),
+            revision: revision.into(),
+            rules,
+            book,
+        })
     }
 
     /// The policy was read again and is what was in force.
@@ -204,12 +229,27 @@ fn gauge(count: usize) -> i64 {
 }
 
 impl RuleSeries {
-    fn resolve(families: &PolicyFamilies, id: &str, mode: RuleMode, kind: RuleKind, own: &mut usize) -> Self {
-        let label = if *own < RULE_LABELS { Label::Own } else { Label::Shared };
+    fn resolve(
+        families: &PolicyFamilies,
+        id: &str,
+        mode: RuleMode,
+        kind: RuleKind,
+        own: &mut usize,
+    ) -> Self {
+        let label = if *own < RULE_LABELS {
+            Label::Own
+        } else {
+            Label::Shared
+        };
         if mode != RuleMode::Disabled {
             *own += 1;
         }
-        let mut series = Self { id: id.into(), mode, label, counters: None };
+        let mut series = Self {
+            id: id.into(),
+            mode,
+            label,
+            counters: None,
+        };
         series.counters = families.books.claim(series.label(), mode, kind);
         series
     }
@@ -246,22 +286,34 @@ impl PolicyMetrics {
     /// What a rule did; `None` for one that takes no part, or is counted together with others ([`OTHER_RULES`]), or if
     /// nothing is counted.
     pub fn counts(&self, rule: u32) -> Option<RuleCounts> {
-        let series = self.series(rule).filter(|series| matches!(series.label, Label::Own))?;
-        series.counters.as_ref().map(|counters| self.books().counts(counters))
+        let series = self
+            .series(rule)
+            .filter(|series| matches!(series.label, Label::Own))?;
+        series
+            .counters
+            .as_ref()
+            .map(|counters| self.books().counts(counters))
     }
 
     /// Counts a rule that matched, in a request that ended `at` this time.
     pub(super) fn matched(&self, rule: u32, at: Instant) {
-        if let Some(counters) = self.series(rule).and_then(|series| series.counters.as_ref()) {
+        if let Some(counters) = self
+            .series(rule)
+            .and_then(|series| series.counters.as_ref())
+        {
             self.books().matched(counters, at);
         }
     }
 
     /// Counts a rule that decided.
     pub(super) fn decided(&self, rule: u32, verdict: Verdict) {
-        let Some(series) = self.series(rule) else { return };
+        let Some(series) = self.series(rule) else {
+            return;
+        };
         if let Some(counters) = &series.counters {
-            self.books().verdict(counters, series.label(), series.mode, verdict).inc();
+            self.books()
+                .verdict(counters, series.label(), series.mode, verdict)
+                .inc();
         }
     }
 
@@ -276,13 +328,20 @@ impl PolicyMetrics {
 
 impl fmt::Debug for PolicyMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PolicyMetrics({}@{}, {} rules)", self.name, self.revision, self.rules.len())
+        write!(
+            f,
+            "PolicyMetrics({}@{}, {} rules)",
+            self.name,
+            self.revision,
+            self.rules.len()
+        )
     }
 }
 
 impl Drop for PolicyMetrics {
     fn drop(&mut self) {
         let counted = self.rules.iter().filter(|rule| rule.counters.is_some());
-        self.books().release(counted.map(|rule| (rule.label(), rule.mode)));
+        self.books()
+            .release(counted.map(|rule| (rule.label(), rule.mode)));
     }
 }

@@ -15,12 +15,29 @@ pub(super) fn render(out: &mut String) {
     let limits = read("/proc/self/limits");
     let memory = status_kib(&read("/proc/self/status"), "VmRSS:").map(|kib| kib * 1024.0);
     let boot = boot_time(&read("/proc/stat"));
-    let started = boot.zip(stat.as_ref()).map(|(boot, stat)| boot + stat.started);
+    let started = boot
+        .zip(stat.as_ref())
+        .map(|(boot, stat)| boot + stat.started);
     let rows = [
-        ("cpu_seconds_total", "counter", "Processor time used, in seconds.", stat.as_ref().map(|s| s.cpu)),
+        (
+            "cpu_seconds_total",
+            "counter",
+            "Processor time used, in seconds.",
+            stat.as_ref().map(|s| s.cpu),
+        ),
         ("open_fds", "gauge", "Open file descriptors.", open_files()),
-        ("max_fds", "gauge", "Limit of open file descriptors.", limit(&limits, "Max open files")),
-        ("virtual_memory_bytes", "gauge", "Virtual memory.", stat.as_ref().map(|s| s.virtual_bytes)),
+        (
+            "max_fds",
+            "gauge",
+            "Limit of open file descriptors.",
+            limit(&limits, "Max open files"),
+        ),
+        (
+            "virtual_memory_bytes",
+            "gauge",
+            "Virtual memory.",
+            stat.as_ref().map(|s| s.virtual_bytes),
+        ),
         (
             "virtual_memory_max_bytes",
             "gauge",
@@ -28,7 +45,12 @@ pub(super) fn render(out: &mut String) {
             limit(&limits, "Max address space"),
         ),
         ("resident_memory_bytes", "gauge", "Resident memory.", memory),
-        ("start_time_seconds", "gauge", "Unix time at which the process began.", started),
+        (
+            "start_time_seconds",
+            "gauge",
+            "Unix time at which the process began.",
+            started,
+        ),
     ];
     for (name, kind, help, value) in rows {
         let Some(value) = value else { continue };
@@ -52,10 +74,17 @@ impl Stat {
     /// Fields are counted behind the command's name, which may itself hold spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<f64> = rest.split_ascii_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect();
+        let fields: Vec<f64> = rest
+            .split_ascii_whitespace()
+            .map(|f| f.parse().unwrap_or(0.0))
+            .collect();
         let (user, system) = (fields.get(11)?, fields.get(12)?);
         let (started, virtual_bytes) = (fields.get(19)? / TICKS, *fields.get(20)?);
-        Some(Self { cpu: (user + system) / TICKS, started, virtual_bytes })
+        Some(Self {
+            cpu: (user + system) / TICKS,
+            started,
+            virtual_bytes,
+        })
     }
 }
 
@@ -74,7 +103,11 @@ fn limit(text: &str, key: &str) -> Option<f64> {
 }
 
 fn boot_time(text: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Counts the entries, without the one that the count itself opens.
@@ -90,7 +123,14 @@ mod tests {
     #[test]
     fn stat_is_read_behind_a_hostile_command_name() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 4200 8192000 500 184467";
-        assert_eq!(Stat::parse(text), Some(Stat { cpu: 2.0, started: 42.0, virtual_bytes: 8_192_000.0 }));
+        assert_eq!(
+            Stat::parse(text),
+            Some(Stat {
+                cpu: 2.0,
+                started: 42.0,
+                virtual_bytes: 8_192_000.0
+            })
+        );
         assert_eq!(Stat::parse("7 (short) S 1"), None);
         assert_eq!(Stat::parse(""), None);
     }
@@ -102,7 +142,13 @@ mod tests {
         assert_eq!(limit(limits, "Max open files"), Some(1024.0));
         assert_eq!(limit(limits, "Max address space"), Some(u64::MAX as f64));
         assert_eq!(limit(limits, "Max nothing"), None);
-        assert_eq!(status_kib("VmSize: 9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12.0));
-        assert_eq!(boot_time("cpu 1\nbtime 1700000000\n"), Some(1_700_000_000.0));
+        assert_eq!(
+            status_kib("VmSize: 9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"),
+            Some(12.0)
+        );
+        assert_eq!(
+            boot_time("cpu 1\nbtime 1700000000\n"),
+            Some(1_700_000_000.0)
+        );
     }
 }

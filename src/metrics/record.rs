@@ -74,7 +74,10 @@ pub struct Record {
 impl Record {
     /// The record of the `number`th request, of which nothing is known but its method.
     fn new(books: Arc<Books>, number: u64, began: Instant, method: &Method) -> Self {
-        let trace = books.tracing.as_ref().and_then(|tracing| tracing.begin(number));
+        let trace = books
+            .tracing
+            .as_ref()
+            .and_then(|tracing| tracing.begin(number));
         Self {
             books,
             number,
@@ -182,7 +185,9 @@ impl Record {
 
     /// What `Crawl-Shadow` says: the verdicts in shadow that differ from the live one. `None` if none does.
     pub fn shadow_words(&self) -> Option<String> {
-        self.shadows.as_ref()?.words(self.changed()?, self.policy.as_ref())
+        self.shadows
+            .as_ref()?
+            .words(self.changed()?, self.policy.as_ref())
     }
 
     /// What a shadow can have changed, after what became of the request.
@@ -227,7 +232,12 @@ impl Record {
     /// The origin's response head is here, `ttfb` after the request was sent.
     ///
     /// Of the content type the log shows what rules see: type and subtype.
-    pub fn origin_answered(&mut self, status: u16, content_type: Option<&HeaderValue>, ttfb: Duration) {
+    pub fn origin_answered(
+        &mut self,
+        status: u16,
+        content_type: Option<&HeaderValue>,
+        ttfb: Duration,
+    ) {
         let family = ContentFamily::of(content_type.map(HeaderValue::as_bytes));
         self.origin = Some((status, family));
         self.times.ttfb = Micros::from(ttfb);
@@ -252,7 +262,11 @@ impl Record {
     pub fn tunnel_opened(&mut self) {
         if self.flight == Flight::Counted {
             self.flight = Flight::Tunnel;
-            self.books.metrics.counted().iter().for_each(|families| families.inflight.dec());
+            self.books
+                .metrics
+                .counted()
+                .iter()
+                .for_each(|families| families.inflight.dec());
         }
     }
 
@@ -283,7 +297,11 @@ impl Record {
     }
 
     pub(super) fn up(&self) -> u64 {
-        self.up + self.uploads.as_ref().map_or(0, |meter| meter.load(Ordering::Relaxed))
+        self.up
+            + self
+                .uploads
+                .as_ref()
+                .map_or(0, |meter| meter.load(Ordering::Relaxed))
     }
 
     /// Adds bytes of the answer's body.
@@ -309,7 +327,13 @@ impl Record {
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Record({} at {}, {:?})", self.id(), self.stage.as_str(), self.outcome)
+        write!(
+            f,
+            "Record({} at {}, {:?})",
+            self.id(),
+            self.stage.as_str(),
+            self.outcome
+        )
     }
 }
 

@@ -33,7 +33,11 @@ pub(super) struct Repeats {
 impl Repeats {
     pub(super) fn new(now: Instant) -> Self {
         let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
-        Self { hasher: RandomState::new(), began: now, places }
+        Self {
+            hasher: RandomState::new(),
+            began: now,
+            places,
+        }
     }
 
     /// Notes a refusal.
@@ -42,10 +46,16 @@ impl Repeats {
         // Bit 24 is always set: an empty place, 0, is nobody's.
         let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
         let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
-        let Some(place) = self.places.get(hash as usize % PLACES) else { return Seen::First };
+        let Some(place) = self.places.get(hash as usize % PLACES) else {
+            return Seen::First;
+        };
         let before = place.swap(tag | second, Ordering::Relaxed);
         let age = second.wrapping_sub(before & SECOND_MASK) & SECOND_MASK;
-        if before & !SECOND_MASK == tag && age < WINDOW_SECS { Seen::Again } else { Seen::First }
+        if before & !SECOND_MASK == tag && age < WINDOW_SECS {
+            Seen::Again
+        } else {
+            Seen::First
+        }
     }
 }
 
@@ -59,13 +69,31 @@ mod tests {
     fn a_repeat_is_the_same_url_and_crawler_within_ten_minutes() {
         let (clock, hand) = Clock::manual();
         let repeats = Repeats::new(clock.now());
-        assert_eq!(repeats.note(CrawlerIndex(0), "http://a/", clock.now()), Seen::First);
-        assert_eq!(repeats.note(CrawlerIndex(0), "http://a/", clock.now()), Seen::Again);
-        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::First);
-        assert_eq!(repeats.note(CrawlerIndex(0), "http://b/", clock.now()), Seen::First);
+        assert_eq!(
+            repeats.note(CrawlerIndex(0), "http://a/", clock.now()),
+            Seen::First
+        );
+        assert_eq!(
+            repeats.note(CrawlerIndex(0), "http://a/", clock.now()),
+            Seen::Again
+        );
+        assert_eq!(
+            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
+            Seen::First
+        );
+        assert_eq!(
+            repeats.note(CrawlerIndex(0), "http://b/", clock.now()),
+            Seen::First
+        );
         hand.advance(Duration::from_secs(599));
-        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::Again);
+        assert_eq!(
+            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
+            Seen::Again
+        );
         hand.advance(Duration::from_secs(600));
-        assert_eq!(repeats.note(CrawlerIndex(1), "http://a/", clock.now()), Seen::First);
+        assert_eq!(
+            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
+            Seen::First
+        );
     }
 }

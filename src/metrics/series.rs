@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 
 use super::names::{Family, Kind};
@@ -41,9 +42,16 @@ impl Registrar<'_> {
     }
 
     /// Counters of a family with one closed label, in the order of its values.
-    pub(super) fn closed(&self, family: &Family, values: &[&str]) -> Result<Box<[IntCounter]>, Error> {
+    pub(super) fn closed(
+        &self,
+        family: &Family,
+        values: &[&str],
+    ) -> Result<Box<[IntCounter]>, Error> {
         let counters = self.counters(family)?;
-        values.iter().map(|value| counters.get_metric_with_label_values(&[value])).collect()
+        values
+            .iter()
+            .map(|value| counters.get_metric_with_label_values(&[value]))
+            .collect()
     }
 
     fn register<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, Error> {
@@ -75,7 +83,10 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(family: &IntCounterVec, len: usize) -> Self {
-        Self { family: family.clone(), places: (0..len).map(|_| OnceLock::new()).collect() }
+        Self {
+            family: family.clone(),
+            places: (0..len).map(|_| OnceLock::new()).collect(),
+        }
     }
 
     /// The counter in a place; `labels` gives its label values if it is not there yet.
@@ -96,7 +107,10 @@ impl Places {
 impl Places {
     /// What each place counts, in their order; 0 where nothing has occurred.
     pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.places.iter().map(|place| place.get().map_or(0, IntCounter::get)).enumerate()
+        self.places
+            .iter()
+            .map(|place| place.get().map_or(0, IntCounter::get))
+            .enumerate()
     }
 }
 

@@ -100,7 +100,11 @@ impl Notes {
     }
 
     /// `reject; rule=no-cgi`, for the header `Crawl-Shadow`.
-    pub(super) fn words(&self, change: Change, live: Option<&Arc<PolicyMetrics>>) -> Option<String> {
+    pub(super) fn words(
+        &self,
+        change: Change,
+        live: Option<&Arc<PolicyMetrics>>,
+    ) -> Option<String> {
         let member = |note: &Note| {
             let metrics = self.metrics(note.of, live)?;
             let verdict = note.change.as_str();

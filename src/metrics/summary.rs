@@ -90,7 +90,10 @@ impl Summary {
 
     /// Requests that ended with this verdict.
     pub fn of(&self, verdict: Verdict) -> u64 {
-        let counted = self.decisions.iter().filter(|decided| decided.verdict == verdict);
+        let counted = self
+            .decisions
+            .iter()
+            .filter(|decided| decided.verdict == verdict);
         counted.map(|decided| decided.count).sum()
     }
 }
@@ -98,7 +101,10 @@ impl Summary {
 impl OfCrawler {
     /// Requests that ended with this verdict.
     pub fn of(&self, verdict: Verdict) -> u64 {
-        self.verdicts.get(verdict as usize).copied().unwrap_or_default()
+        self.verdicts
+            .get(verdict as usize)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -140,22 +146,38 @@ fn decisions(families: &Families) -> (Vec<Decided>, Vec<OfCrawler>) {
     let mut crawlers = Vec::with_capacity(families.crawlers.len());
     for series in &families.crawlers {
         let mut verdicts = [0; Verdict::ALL.len()];
-        for ((place, count), sum) in series.decisions.counts().zip(&mut places).filter(|((_, n), _)| *n > 0) {
+        for ((place, count), sum) in series
+            .decisions
+            .counts()
+            .zip(&mut places)
+            .filter(|((_, n), _)| *n > 0)
+        {
             *sum += count;
             let verdict = labels::decision_of(place).map(|(_, verdict, _)| verdict as usize);
             if let Some(of_verdict) = verdict.and_then(|verdict| verdicts.get_mut(verdict)) {
                 *of_verdict += count;
             }
         }
-        crawlers.push(OfCrawler { crawler: series.crawler.as_str().to_owned(), verdicts });
+        crawlers.push(OfCrawler {
+            crawler: series.crawler.as_str().to_owned(),
+            verdicts,
+        });
     }
-    let occurred = places.into_iter().enumerate().filter(|(_, count)| *count > 0);
+    let occurred = places
+        .into_iter()
+        .enumerate()
+        .filter(|(_, count)| *count > 0);
     (occurred.filter_map(decided).collect(), crawlers)
 }
 
 fn decided((place, count): (usize, u64)) -> Option<Decided> {
     let (stage, verdict, reason) = labels::decision_of(place)?;
-    Some(Decided { stage, verdict, reason: labels::reason_label(reason), count })
+    Some(Decided {
+        stage,
+        verdict,
+        reason: labels::reason_label(reason),
+        count,
+    })
 }
 
 fn latency(histograms: &[Histogram]) -> Latency {
@@ -168,7 +190,9 @@ fn latency(histograms: &[Histogram]) -> Latency {
         for (at, bucket) in read.get_bucket().iter().enumerate() {
             match all.buckets.get_mut(at) {
                 Some((_, count)) => *count += bucket.cumulative_count(),
-                None => all.buckets.push((bucket.upper_bound(), bucket.cumulative_count())),
+                None => all
+                    .buckets
+                    .push((bucket.upper_bound(), bucket.cumulative_count())),
             }
         }
     }

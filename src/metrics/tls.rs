@@ -53,7 +53,11 @@ impl Metrics {
     /// A client broke off the handshake inside its tunnel, or could not finish it.
     pub fn client_tls_failed(&self, crawler: CrawlerIndex) {
         let families = self.counted();
-        bump(families.and_then(|f| f.crawler(crawler)).map(|series| &series.tls_failures));
+        bump(
+            families
+                .and_then(|f| f.crawler(crawler))
+                .map(|series| &series.tls_failures),
+        );
     }
 
     /// A certificate was made for a host.
@@ -68,7 +72,12 @@ impl Metrics {
 
     /// When the authority that signs expires; times before 1970 are shown as 1970.
     pub fn ca_expires(&self, at: SystemTime) {
-        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.0.tls.not_after.set(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        self.0
+            .tls
+            .not_after
+            .set(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
     }
 }

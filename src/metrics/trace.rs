@@ -122,12 +122,23 @@ impl Tracing {
     /// says wait to be exported; what comes then is dropped and counted.
     pub fn new(share: Share, room: usize, metrics: Metrics) -> (Self, Traces) {
         let (queue, traces) = channel(room.max(1));
-        (Self { share, queue, metrics }, traces)
+        (
+            Self {
+                share,
+                queue,
+                metrics,
+            },
+            traces,
+        )
     }
 
     /// The trace that a request begins with: none unless it is in the share.
     pub(in crate::metrics) fn begin(&self, number: u64) -> Option<Box<Trace>> {
-        if self.share.takes(number) { Trace::new(Export::Yes) } else { None }
+        if self.share.takes(number) {
+            Trace::new(Export::Yes)
+        } else {
+            None
+        }
     }
 
     pub(in crate::metrics) fn export(&self, trace: Box<FinishedTrace>) {
@@ -142,7 +153,9 @@ impl Tracing {
 
 impl fmt::Debug for Tracing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracing").field("share", &self.share).finish_non_exhaustive()
+        f.debug_struct("Tracing")
+            .field("share", &self.share)
+            .finish_non_exhaustive()
     }
 }
 

@@ -51,19 +51,33 @@ impl Collector {
     /// # Errors
     /// If the address is none that can be asked.
     pub fn new(settings: CollectorSettings) -> Result<Self, String> {
-        let CollectorSettings { endpoint, headers, timeout, tls } = settings;
+        let CollectorSettings {
+            endpoint,
+            headers,
+            timeout,
+            tls,
+        } = settings;
         let path = path(endpoint.path());
-        let protobuf = (CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        let protobuf = (
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-protobuf"),
+        );
         let headers = [protobuf].into_iter().chain(headers);
         let named = format!("{}{path}", endpoint.base());
-        Ok(Self { named, endpoint: Endpoint::new(&endpoint, &path, headers, timeout, tls)? })
+        Ok(Self {
+            named,
+            endpoint: Endpoint::new(&endpoint, &path, headers, timeout, tls)?,
+        })
     }
 
     /// Posts an export; the number of spans that the collector did not take of it.
     pub(super) async fn post(&self, body: Bytes) -> Result<u64, Failure> {
         match self.endpoint.post(body, []).await {
             Ok(answer) => judged(&answer),
-            Err(why) => Err(Failure { why, again: Again::Yes }),
+            Err(why) => Err(Failure {
+                why,
+                again: Again::Yes,
+            }),
         }
     }
 }
@@ -72,9 +86,14 @@ impl Collector {
 fn judged(answer: &Answer) -> Result<u64, Failure> {
     if answer.status.is_success() {
         // It has taken the spans: an answer that is cut short is no reason to send them again.
-        let body = answer.body.clone().and_then(|body| ExportTraceServiceResponse::decode(body).ok());
+        let body = answer
+            .body
+            .clone()
+            .and_then(|body| ExportTraceServiceResponse::decode(body).ok());
         let partial = body.and_then(|body| body.partial_success);
-        return Ok(partial.map_or(0, |partial| u64::try_from(partial.rejected_spans).unwrap_or(0)));
+        return Ok(partial.map_or(0, |partial| {
+            u64::try_from(partial.rejected_spans).unwrap_or(0)
+        }));
     }
     let busy = matches!(
         answer.status,
@@ -88,12 +107,19 @@ fn judged(answer: &Answer) -> Result<u64, Failure> {
         (true, None) => Again::Yes,
         (false, _) => Again::No,
     };
-    Err(Failure { why: format!("it answers {}", answer.status), again })
+    Err(Failure {
+        why: format!("it answers {}", answer.status),
+        again,
+    })
 }
 
 fn path(base: &str) -> String {
     let base = base.trim_end_matches('/');
-    if base.ends_with(PATH) { base.to_owned() } else { [base, PATH].concat() }
+    if base.ends_with(PATH) {
+        base.to_owned()
+    } else {
+        [base, PATH].concat()
+    }
 }
 
 #[cfg(test)]

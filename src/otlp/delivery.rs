@@ -48,7 +48,13 @@ pub(super) enum Tries {
 impl Delivery {
     /// Delivers in the name of this program, and counts in these metrics.
     pub fn new(resource: Resource, collector: Collector, metrics: Metrics, clock: Clock) -> Self {
-        Self { resource, collector, metrics, clock, told: Mutex::default() }
+        Self {
+            resource,
+            collector,
+            metrics,
+            clock,
+            told: Mutex::default(),
+        }
     }
 
     /// Delivers a batch, or counts it as lost.
@@ -58,7 +64,8 @@ impl Delivery {
             Ok(rejected) => {
                 let spans = count(batch);
                 self.metrics.spans_exported(spans.saturating_sub(rejected));
-                self.metrics.spans_lost(SpansLost::Rejected, rejected.min(spans));
+                self.metrics
+                    .spans_lost(SpansLost::Rejected, rejected.min(spans));
                 if rejected > 0 {
                     self.tell("it did not take all of them", rejected);
                 }
@@ -76,11 +83,20 @@ impl Delivery {
     }
 
     async fn post(&self, body: Bytes, tries: Tries) -> Result<u64, Failure> {
-        let pauses: &[Duration] = if tries == Tries::Several { &PAUSES } else { &[] };
+        let pauses: &[Duration] = if tries == Tries::Several {
+            &PAUSES
+        } else {
+            &[]
+        };
         for pause in pauses {
             match self.collector.post(body.clone()).await {
-                Err(Failure { again: Again::Yes, .. }) => sleep(*pause).await,
-                Err(Failure { again: Again::After(time), .. }) => sleep(time).await,
+                Err(Failure {
+                    again: Again::Yes, ..
+                }) => sleep(*pause).await,
+                Err(Failure {
+                    again: Again::After(time),
+                    ..
+                }) => sleep(time).await,
                 answer => return answer,
             }
         }
@@ -91,7 +107,10 @@ impl Delivery {
         let now = self.clock.now();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.lost_since += lost;
-        if told.at.is_some_and(|at| now.saturating_duration_since(at) < TELL) {
+        if told
+            .at
+            .is_some_and(|at| now.saturating_duration_since(at) < TELL)
+        {
             return;
         }
         tracing::warn!(
@@ -100,7 +119,10 @@ impl Delivery {
             "spans are lost, since the collector of telemetry.otlp cannot be used: {why}. Told once a minute; \
              crawlgate_trace_spans_dropped_total counts them all"
         );
-        *told = Told { at: Some(now), lost_since: 0 };
+        *told = Told {
+            at: Some(now),
+            lost_since: 0,
+        };
     }
 }
 

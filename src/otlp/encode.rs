@@ -9,8 +9,8 @@ use crate::metrics::trace::{FinishedPart, FinishedTrace};
 use crate::vocab::trace_context::SpanId;
 
 use super::message::{
-    AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, ResourceSpans, ScopeSpans, Span,
-    SpanKind, Status, StatusCode, Value,
+    AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, ResourceSpans, ScopeSpans,
+    Span, SpanKind, Status, StatusCode, Value,
 };
 
 /// The span is sampled.
@@ -30,19 +30,27 @@ pub struct Resource {
 }
 
 /// All spans of these requests.
-pub(super) fn request(resource: &Resource, batch: &[Box<FinishedTrace>]) -> ExportTraceServiceRequest {
+pub(super) fn request(
+    resource: &Resource,
+    batch: &[Box<FinishedTrace>],
+) -> ExportTraceServiceRequest {
     let attributes = vec![
         text("service.name", &resource.service),
         text("service.version", env!("CARGO_PKG_VERSION")),
         text("service.instance.id", &resource.instance),
     ];
-    let scope =
-        InstrumentationScope { name: "crawlgate".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let scope = InstrumentationScope {
+        name: "crawlgate".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
     let spans = batch.iter().flat_map(|trace| spans(trace)).collect();
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
             resource: Some(super::message::Resource { attributes }),
-            scope_spans: vec![ScopeSpans { scope: Some(scope), spans }],
+            scope_spans: vec![ScopeSpans {
+                scope: Some(scope),
+                spans,
+            }],
         }],
     }
 }
@@ -54,7 +62,10 @@ fn spans(trace: &FinishedTrace) -> impl Iterator<Item = Span> {
 
 fn whole(trace: &FinishedTrace) -> Span {
     let failed = trace.status.filter(|status| *status >= 500);
-    let parent = trace.parent.map(SpanId::bytes).map_or_else(Vec::new, |id| id.to_vec());
+    let parent = trace
+        .parent
+        .map(SpanId::bytes)
+        .map_or_else(Vec::new, |id| id.to_vec());
     let remote = if trace.parent.is_some() { REMOTE } else { 0 };
     Span {
         trace_id: trace.trace.bytes().to_vec(),
@@ -65,7 +76,10 @@ fn whole(trace: &FinishedTrace) -> Span {
         start_time_unix_nano: nanos(trace.began),
         end_time_unix_nano: nanos(trace.began + trace.lasted),
         attributes: attributes(trace),
-        status: failed.map(|_| Status { message: String::new(), code: StatusCode::Error.into() }),
+        status: failed.map(|_| Status {
+            message: String::new(),
+            code: StatusCode::Error.into(),
+        }),
         flags: SAMPLED | HAS_REMOTE | remote,
     }
 }
@@ -109,7 +123,10 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
         all.push(text("crawlgate.policy", name));
         all.push(text("crawlgate.revision", revision));
     }
-    let failed = trace.status.filter(|status| *status >= 500).map(|status| status.to_string());
+    let failed = trace
+        .status
+        .filter(|status| *status >= 500)
+        .map(|status| status.to_string());
     let address = trace.address.map(|address| address.to_string());
     for (key, value) in [
         ("url.full", trace.url.as_deref()),
@@ -119,9 +136,10 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
     ] {
         all.extend(value.map(|value| text(key, value)));
     }
-    for (key, status) in
-        [("http.response.status_code", trace.status), ("crawlgate.origin_status", trace.origin_status)]
-    {
+    for (key, status) in [
+        ("http.response.status_code", trace.status),
+        ("crawlgate.origin_status", trace.origin_status),
+    ] {
         all.extend(status.map(|status| number(key, status)));
     }
     all
@@ -129,20 +147,32 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
 
 /// The methods that the conventions know.
 fn known(method: &Method) -> Option<&str> {
-    const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    const KNOWN: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
+    ];
     Some(method.as_str()).filter(|method| KNOWN.contains(method))
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(Value::Text(value.to_owned())) }) }
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(Value::Text(value.to_owned())),
+        }),
+    }
 }
 
 fn number(key: &str, value: impl TryInto<i64>) -> KeyValue {
     let value = Value::Int(value.try_into().unwrap_or(i64::MAX));
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+    }
 }
 
 fn nanos(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -131,19 +131,46 @@ impl Case {
         let word = |text: &str| text.to_owned();
         let verdict = ExpectedVerdict::of(decision.verdict);
         let mut all: Vec<Mismatch> = [
-            compare("expect", Some(expect.verdict.as_str()), Some(verdict.as_str()), word),
-            compare("stage", expect.stage.map(Stage::as_str), Some(decision.stage.as_str()), word),
+            compare(
+                "expect",
+                Some(expect.verdict.as_str()),
+                Some(verdict.as_str()),
+                word,
+            ),
+            compare(
+                "stage",
+                expect.stage.map(Stage::as_str),
+                Some(decision.stage.as_str()),
+                word,
+            ),
             compare("rule", expect.rule.as_deref(), rule, word),
-            compare("reason", expect.reason.map(Reason::as_str), Some(decision.reason().as_str()), word),
+            compare(
+                "reason",
+                expect.reason.map(Reason::as_str),
+                Some(decision.reason().as_str()),
+                word,
+            ),
             compare("code", expect.code, answer.code, number),
             compare("status", expect.status, answer.status, number),
-            compare("logged", expect.logged, Some(decision.logged), |logged| logged.to_string()),
-            compare("intent", expect.intent.map(Intent::as_str), answer.intent.map(Intent::as_str), word),
+            compare("logged", expect.logged, Some(decision.logged), |logged| {
+                logged.to_string()
+            }),
+            compare(
+                "intent",
+                expect.intent.map(Intent::as_str),
+                answer.intent.map(Intent::as_str),
+                word,
+            ),
         ]
         .into_iter()
         .flatten()
         .collect();
-        all.extend(expect.options.iter().filter_map(|(path, value)| option(policy, trail, path, value)));
+        all.extend(
+            expect
+                .options
+                .iter()
+                .filter_map(|(path, value)| option(policy, trail, path, value)),
+        );
         all
     }
 }
@@ -156,11 +183,19 @@ fn compare<T: PartialEq>(
 ) -> Option<Mismatch> {
     let differs = expected.is_some() && expected != found;
     let show = |value: Option<T>| value.map_or_else(|| "none".to_owned(), &show);
-    differs.then(|| Mismatch { key: key.to_owned(), expected: show(expected), found: show(found) })
+    differs.then(|| Mismatch {
+        key: key.to_owned(),
+        expected: show(expected),
+        found: show(found),
+    })
 }
 
 fn option(policy: &Policy, trail: &Trail, path: &str, expected: &Value) -> Option<Mismatch> {
-    let place = policy.options.entries.iter().position(|entry| *entry.path == *path);
+    let place = policy
+        .options
+        .entries
+        .iter()
+        .position(|entry| *entry.path == *path);
     let slot = place.and_then(|at| u16::try_from(at).ok()).map(Slot);
     let found = slot.map_or(&Value::None, |slot| trail.value(policy, slot));
     (found != expected).then(|| Mismatch {
@@ -176,5 +211,6 @@ fn shown(value: &Value) -> String {
     if json.is_null() {
         return "none".to_owned();
     }
-    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+    json.as_str()
+        .map_or_else(|| json.to_string(), str::to_owned)
 }

@@ -55,7 +55,11 @@ pub struct Structure {
 impl Structure {
     /// Compares two policies.
     pub fn of(old: &Policy, new: &Policy) -> Self {
-        Self { rules: rules(old, new), options: options(old, new), lists: lists(old, new) }
+        Self {
+            rules: rules(old, new),
+            options: options(old, new),
+            lists: lists(old, new),
+        }
     }
 
     /// Whether nothing differs.
@@ -66,15 +70,26 @@ impl Structure {
 
 fn rules(old: &Policy, new: &Policy) -> Vec<Change> {
     let place = |policy: &Policy| -> BTreeMap<String, usize> {
-        policy.rules.iter().enumerate().map(|(at, rule)| (rule.id.to_string(), at)).collect()
+        policy
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(at, rule)| (rule.id.to_string(), at))
+            .collect()
     };
     let (before, after) = (place(old), place(new));
-    let common: Vec<usize> =
-        old.rules.iter().filter_map(|rule| after.get(rule.id.as_str()).copied()).collect();
+    let common: Vec<usize> = old
+        .rules
+        .iter()
+        .filter_map(|rule| after.get(rule.id.as_str()).copied())
+        .collect();
     let in_order = longest_rise(&common);
     let mut changes = Vec::new();
     for (at, rule) in new.rules.iter().enumerate() {
-        let kind = match before.get(rule.id.as_str()).and_then(|at| old.rules.get(*at)) {
+        let kind = match before
+            .get(rule.id.as_str())
+            .and_then(|at| old.rules.get(*at))
+        {
             None => ChangeKind::Added(in_words(new, rule)),
             Some(was) => match differences(old, was, new, rule) {
                 aspects if !aspects.is_empty() => ChangeKind::Changed(aspects),
@@ -82,12 +97,19 @@ fn rules(old: &Policy, new: &Policy) -> Vec<Change> {
                 _ => continue,
             },
         };
-        changes.push(Change { name: rule.id.to_string(), kind });
+        changes.push(Change {
+            name: rule.id.to_string(),
+            kind,
+        });
     }
-    let gone = old.rules.iter().filter(|rule| !after.contains_key(rule.id.as_str()));
-    changes.extend(
-        gone.map(|rule| Change { name: rule.id.to_string(), kind: ChangeKind::Removed(in_words(old, rule)) }),
-    );
+    let gone = old
+        .rules
+        .iter()
+        .filter(|rule| !after.contains_key(rule.id.as_str()));
+    changes.extend(gone.map(|rule| Change {
+        name: rule.id.to_string(),
+        kind: ChangeKind::Removed(in_words(old, rule)),
+    }));
     changes
 }
 
@@ -98,7 +120,11 @@ fn longest_rise(numbers: &[usize]) -> Vec<usize> {
     let number = |at: &usize| numbers.get(*at).copied().unwrap_or(0);
     for (at, value) in numbers.iter().enumerate() {
         let length = ends.partition_point(|end| number(end) < *value);
-        before.push(length.checked_sub(1).and_then(|last| ends.get(last).copied()));
+        before.push(
+            length
+                .checked_sub(1)
+                .and_then(|last| ends.get(last).copied()),
+        );
         ends.truncate(ends.len().max(length));
         match ends.get_mut(length) {
             Some(end) => *end = at,
@@ -106,12 +132,17 @@ fn longest_rise(numbers: &[usize]) -> Vec<usize> {
         }
     }
     let back = |at: &usize| before.get(*at).copied().flatten();
-    std::iter::successors(ends.last().copied(), back).map(|at| number(&at)).collect()
+    std::iter::successors(ends.last().copied(), back)
+        .map(|at| number(&at))
+        .collect()
 }
 
 /// What makes a rule what it is, each part by its name.
 fn aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
-    let inside = rule.parent.and_then(|parent| policy.rule_id(parent)).unwrap_or("");
+    let inside = rule
+        .parent
+        .and_then(|parent| policy.rule_id(parent))
+        .unwrap_or("");
     let mode = match rule.mode {
         Mode::Enforce => "",
         Mode::Shadow => "shadow",
@@ -130,12 +161,18 @@ fn aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
 fn differences(old: &Policy, was: &Rule, new: &Policy, is: &Rule) -> Vec<Aspect> {
     let pairs = aspects(old, was).into_iter().zip(aspects(new, is));
     let differ = pairs.filter(|((_, old), (_, new))| old != new);
-    differ.map(|((name, old), (_, new))| Aspect { name, old, new }).collect()
+    differ
+        .map(|((name, old), (_, new))| Aspect { name, old, new })
+        .collect()
 }
 
 fn in_words(policy: &Policy, rule: &Rule) -> String {
     let (condition, does) = (condition(policy, rule), does(policy, rule));
-    if does.is_empty() { condition } else { format!("{condition}: {does}") }
+    if does.is_empty() {
+        condition
+    } else {
+        format!("{condition}: {does}")
+    }
 }
 
 fn condition(policy: &Policy, rule: &Rule) -> String {
@@ -150,14 +187,24 @@ pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
     match &rule.body {
         RuleBody::Group(group) => {
             let assigned = group.assign.iter();
-            all.extend(assigned.map(|a| format!("{} {}", policy.option_path(a.slot), shown(&a.value))));
+            all.extend(
+                assigned.map(|a| format!("{} {}", policy.option_path(a.slot), shown(&a.value))),
+            );
             all.extend((group.order != ChildOrder::All).then(|| "match first".to_owned()));
             all.extend(group.stop.then(|| "stop".to_owned()));
         }
         RuleBody::Filter(filter) => {
             all.extend(filter.log.then(|| "log".to_owned()));
-            all.extend(filter.reject.map(|intent| format!("reject {}", intent.as_str())));
-            all.extend(filter.reject_status.map(|status| format!("reject_status {status}")));
+            all.extend(
+                filter
+                    .reject
+                    .map(|intent| format!("reject {}", intent.as_str())),
+            );
+            all.extend(
+                filter
+                    .reject_status
+                    .map(|status| format!("reject_status {status}")),
+            );
             all.extend(filter.soft_error.map(|status| format!("as {status}")));
         }
     }
@@ -166,7 +213,11 @@ pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
 
 fn options(old: &Policy, new: &Policy) -> Vec<Change> {
     let set = |policy: &Policy| -> BTreeMap<String, String> {
-        let entries = policy.options.entries.iter().filter(|entry| entry.set_by == SetBy::Document);
+        let entries = policy
+            .options
+            .entries
+            .iter()
+            .filter(|entry| entry.set_by == SetBy::Document);
         let of_document = entries.map(|entry| (entry.path.to_string(), shown(&entry.base)));
         of_document.chain(of_spaces(policy)).collect()
     };
@@ -178,10 +229,18 @@ fn of_spaces(policy: &Policy) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for space in policy.spaces.all() {
         let crawlers: Vec<&str> = space.crawlers.iter().map(|crawler| &**crawler).collect();
-        let who = if crawlers.is_empty() { "all others".to_owned() } else { crawlers.join(", ") };
+        let who = if crawlers.is_empty() {
+            "all others".to_owned()
+        } else {
+            crawlers.join(", ")
+        };
         all.push((format!("spaces.{}.crawlers", space.name), who));
         for given in &space.options {
-            let path = format!("spaces.{}.options.{}", space.name, policy.option_path(given.slot));
+            let path = format!(
+                "spaces.{}.options.{}",
+                space.name,
+                policy.option_path(given.slot)
+            );
             all.push((path, shown(&given.value)));
         }
     }
@@ -190,19 +249,34 @@ fn of_spaces(policy: &Policy) -> Vec<(String, String)> {
 
 fn lists(old: &Policy, new: &Policy) -> Vec<Change> {
     let named = |policy: &Policy| -> BTreeMap<String, usize> {
-        policy.lists.iter().enumerate().rev().map(|(at, list)| (list.name.to_string(), at)).collect()
+        policy
+            .lists
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(at, list)| (list.name.to_string(), at))
+            .collect()
     };
     let (before, after) = (named(old), named(new));
     let words = |policy: &Policy, names: &BTreeMap<String, usize>| -> BTreeMap<String, String> {
         let list = |at: usize| policy.lists.get(at);
         let kind = |at: usize| list(at).map_or(String::new(), |list| list.kind.as_str().to_owned());
-        names.iter().map(|(name, at)| (name.clone(), kind(*at))).collect()
+        names
+            .iter()
+            .map(|(name, at)| (name.clone(), kind(*at)))
+            .collect()
     };
     let mut changes = compared(&words(old, &before), &words(new, &after));
     for (name, at) in &after {
-        let pair = before.get(name).and_then(|was| old.lists.get(*was)).zip(new.lists.get(*at));
+        let pair = before
+            .get(name)
+            .and_then(|was| old.lists.get(*was))
+            .zip(new.lists.get(*at));
         if pair.is_some_and(|(was, is)| was.kind == is.kind && was.items != is.items) {
-            changes.push(Change { name: name.clone(), kind: ChangeKind::Changed(Vec::new()) });
+            changes.push(Change {
+                name: name.clone(),
+                kind: ChangeKind::Changed(Vec::new()),
+            });
         }
     }
     changes
@@ -213,17 +287,23 @@ fn compared(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> V
     for (name, is) in new {
         let kind = match old.get(name) {
             None => ChangeKind::Added(is.clone()),
-            Some(was) if was != is => {
-                ChangeKind::Changed(vec![Aspect { name: "", old: was.clone(), new: is.clone() }])
-            }
+            Some(was) if was != is => ChangeKind::Changed(vec![Aspect {
+                name: "",
+                old: was.clone(),
+                new: is.clone(),
+            }]),
             Some(_) => continue,
         };
-        changes.push(Change { name: name.clone(), kind });
+        changes.push(Change {
+            name: name.clone(),
+            kind,
+        });
     }
     let gone = old.iter().filter(|(name, _)| !new.contains_key(*name));
-    changes.extend(
-        gone.map(|(name, was)| Change { name: name.clone(), kind: ChangeKind::Removed(was.clone()) }),
-    );
+    changes.extend(gone.map(|(name, was)| Change {
+        name: name.clone(),
+        kind: ChangeKind::Removed(was.clone()),
+    }));
     changes
 }
 
@@ -232,7 +312,8 @@ fn shown(value: &Value) -> String {
     if json.is_null() {
         return "none".to_owned();
     }
-    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+    json.as_str()
+        .map_or_else(|| json.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -243,14 +324,20 @@ mod tests {
 
     fn policy(body: &str) -> Policy {
         let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow{body}");
-        compile::load(&MemoryFiles::new().with("p", text), "p").unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p")
+            .unwrap()
+            .policy
     }
 
     #[test]
     fn the_longest_run_stays_where_it_is() {
-        for (numbers, stay) in
-            [(&[0, 1, 2][..], 3), (&[2, 0, 1], 2), (&[], 0), (&[3, 2, 1], 1), (&[0, 4, 1, 2, 3], 4)]
-        {
+        for (numbers, stay) in [
+            (&[0, 1, 2][..], 3),
+            (&[2, 0, 1], 2),
+            (&[], 0),
+            (&[3, 2, 1], 1),
+            (&[0, 4, 1, 2, 3], 4),
+        ] {
             assert_eq!(longest_rise(numbers).len(), stay, "{numbers:?}");
         }
         assert_eq!(longest_rise(&[5, 1, 9, 2]), [2, 1]);
@@ -267,8 +354,15 @@ mod tests {
              - { id: a, forbid: { under: /b }, log: true }\n  - { id: b, forbid: { in: l } }\n  - { id: e, forbid: { host: e } }\n",
         );
         let structure = Structure::of(&old, &new);
-        let aspect = |name, old: &str, new: &str| Aspect { name, old: old.into(), new: new.into() };
-        let change = |name: &str, kind| Change { name: name.into(), kind };
+        let aspect = |name, old: &str, new: &str| Aspect {
+            name,
+            old: old.into(),
+            new: new.into(),
+        };
+        let change = |name: &str, kind| Change {
+            name: name.into(),
+            kind,
+        };
         let changed = vec![
             aspect("condition", "forbid path under /a", "forbid path under /b"),
             aspect("does", "", "log"),
@@ -279,7 +373,10 @@ mod tests {
                 change("d", ChangeKind::Moved),
                 change("a", ChangeKind::Changed(changed)),
                 change("e", ChangeKind::Added("forbid host exact e".into())),
-                change("c", ChangeKind::Removed("when host exact c: disposition allow".into())),
+                change(
+                    "c",
+                    ChangeKind::Removed("when host exact c: disposition allow".into())
+                ),
             ]
         );
         let depth = ChangeKind::Changed(vec![aspect("", "3", "4")]);

@@ -102,7 +102,10 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     }
     checks::ids(&drafts, &mut problems);
     let mut stages = StageSet::default();
-    rules.iter().filter(|rule| rule.mode == Mode::Enforce).for_each(|rule| stages.unite(rule.active));
+    rules
+        .iter()
+        .filter(|rule| rule.mode == Mode::Enforce)
+        .for_each(|rule| stages.unite(rule.active));
     let mut policy = Policy {
         name: source.name.clone(),
         revision: source.revision.clone(),
@@ -131,7 +134,9 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
     policy.remembers = memory::needed(&policy);
     checks::cases(&policy, &source.cases, &mut problems);
     let sources: Vec<&SourceRule> = drafts.all.iter().map(|draft| draft.source).collect();
-    lint::lint(&policy, &sources, &problems).into_iter().for_each(|problem| problems.push(problem));
+    lint::lint(&policy, &sources, &problems)
+        .into_iter()
+        .for_each(|problem| problems.push(problem));
     let refused = problems.has_errors();
     let texts = problems.texts();
     let problems = problems.into_vec();
@@ -139,6 +144,17 @@ pub fn compile(source: &Source, mut problems: Problems) -> Result<Compiled, Vec<
         return Err(problems);
     }
     let crawlers = crawlers::named(source);
-    let places = drafts.all.iter().map(|draft| draft.source.place.clone()).collect();
-    Ok(Compiled { policy, cases: source.cases.clone(), places, crawlers, problems, texts })
+    let places = drafts
+        .all
+        .iter()
+        .map(|draft| draft.source.place.clone())
+        .collect();
+    Ok(Compiled {
+        policy,
+        cases: source.cases.clone(),
+        places,
+        crawlers,
+        problems,
+        texts,
+    })
 }

@@ -143,25 +143,39 @@ impl Atom {
                 Fact::Known(value) => value.into(),
                 Fact::Unknown => self.within_tunnel(test, facts),
             },
-            Test::Number(ranges) => {
-                self.field.number(facts).map(|n| n.is_some_and(|n| ranges.contain(n))).into()
-            }
-            Test::Address(networks) => {
-                self.field.address(facts).map(|a| a.is_some_and(|a| networks.contain(a))).into()
-            }
-            Test::In(list) => lists.get(*list).map_or(Truth::Unknown, |list| self.is_in(list, facts)),
+            Test::Number(ranges) => self
+                .field
+                .number(facts)
+                .map(|n| n.is_some_and(|n| ranges.contain(n)))
+                .into(),
+            Test::Address(networks) => self
+                .field
+                .address(facts)
+                .map(|a| a.is_some_and(|a| networks.contain(a)))
+                .into(),
+            Test::In(list) => lists
+                .get(*list)
+                .map_or(Truth::Unknown, |list| self.is_in(list, facts)),
         }
     }
 
     fn is_in(&self, list: &List, facts: &Facts<'_>) -> Truth {
         if let Items::Networks(_) = list.items {
-            return facts.address.map(|a| a.is_some_and(|a| list.items.covers(a.to_canonical()))).into();
+            return facts
+                .address
+                .map(|a| a.is_some_and(|a| list.items.covers(a.to_canonical())))
+                .into();
         }
         if self.field.value_type() == ValueType::Number {
             let number = self.field.number(facts);
-            return number.map(|n| n.is_some_and(|n| list.items.contains(&n.to_string()))).into();
+            return number
+                .map(|n| n.is_some_and(|n| list.items.contains(&n.to_string())))
+                .into();
         }
-        match self.field.any_text(facts, |text| list.holds(&self.field, text)) {
+        match self
+            .field
+            .any_text(facts, |text| list.holds(&self.field, text))
+        {
             Fact::Known(value) => value.into(),
             Fact::Unknown => self.list_within_tunnel(list, facts),
         }
@@ -172,15 +186,20 @@ impl Atom {
         let (Subject::Tunnel(target), Items::Prefixes(items)) = (facts.subject, &list.items) else {
             return Truth::Unknown;
         };
-        let Some(base) = self.tunnel_base(target).filter(|_| self.field == Field::Url) else {
+        let Some(base) = self
+            .tunnel_base(target)
+            .filter(|_| self.field == Field::Url)
+        else {
             return Truth::Unknown;
         };
         let base = match list.kind {
             ListKind::UrlPrefixes => Some(base),
             ListKind::Surts => surt(&base),
-            ListKind::Domains | ListKind::Hosts | ListKind::Urls | ListKind::Addresses | ListKind::Values => {
-                None
-            }
+            ListKind::Domains
+            | ListKind::Hosts
+            | ListKind::Urls
+            | ListKind::Addresses
+            | ListKind::Values => None,
         };
         match base {
             Some(base) if items.has_prefix_of(&base) => Truth::Yes,
@@ -192,8 +211,12 @@ impl Atom {
     /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there
     /// passes is true (policy.md section 4).
     fn within_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
-        let Subject::Tunnel(target) = facts.subject else { return Truth::Unknown };
-        let Some(base) = self.tunnel_base(target) else { return Truth::Unknown };
+        let Subject::Tunnel(target) = facts.subject else {
+            return Truth::Unknown;
+        };
+        let Some(base) = self.tunnel_base(target) else {
+            return Truth::Unknown;
+        };
         let fits = |a: &str, b: &str| {
             a.get(..b.len()).is_some_and(|head| match test.case {
                 Case::Distinguish => head == b,
@@ -208,7 +231,11 @@ impl Atom {
         }
         let impossible =
             matches!(&test.kind, TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)));
-        if impossible { Truth::No } else { Truth::Unknown }
+        if impossible {
+            Truth::No
+        } else {
+            Truth::Unknown
+        }
     }
 
     /// What every URL of a tunnel begins with, in this atom's field.

@@ -70,7 +70,9 @@ impl Share {
 impl Coverage {
     /// Nothing reached yet.
     pub fn new(policy: &Policy) -> Self {
-        Self { reached: vec![[0, 0]; policy.rules.len()].into() }
+        Self {
+            reached: vec![[0, 0]; policy.rules.len()].into(),
+        }
     }
 
     /// What some cases reach, whatever they expect.
@@ -99,14 +101,20 @@ impl Coverage {
     pub fn rules<'p>(&self, policy: &'p Policy) -> Vec<Covered<'p>> {
         let rules = policy.rules.iter().zip(self.reached.iter()).enumerate();
         let live = rules.filter(|(_, (rule, _))| rule.mode == Mode::Enforce);
-        live.map(|(at, (rule, reached))| Covered { at, rule, branches: branches(policy, rule, *reached) })
-            .collect()
+        live.map(|(at, (rule, reached))| Covered {
+            at,
+            rule,
+            branches: branches(policy, rule, *reached),
+        })
+        .collect()
     }
 
     /// How many rules had every outcome that they can have.
     pub fn by_rule(&self, policy: &Policy) -> Share {
         let mut share = Share::default();
-        self.rules(policy).iter().for_each(|rule| share.add(rule.missed().next().is_none()));
+        self.rules(policy)
+            .iter()
+            .for_each(|rule| share.add(rule.missed().next().is_none()));
         share
     }
 
@@ -114,7 +122,9 @@ impl Coverage {
     pub fn by_branch(&self, policy: &Policy) -> Share {
         let mut share = Share::default();
         for rule in self.rules(policy) {
-            rule.branches.iter().for_each(|branch| share.add(branch.reached > 0));
+            rule.branches
+                .iter()
+                .for_each(|branch| share.add(branch.reached > 0));
         }
         share
     }
@@ -127,12 +137,17 @@ fn branches(policy: &Policy, rule: &Rule, [did, did_not]: [u64; 2]) -> Vec<Branc
         Some(false) => vec![(no, did_not)],
         None => vec![(yes, did), (no, did_not)],
     };
-    possible.into_iter().map(|(name, reached)| Branch { name, reached }).collect()
+    possible
+        .into_iter()
+        .map(|(name, reached)| Branch { name, reached })
+        .collect()
 }
 
 fn names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
-    let parent =
-        rule.parent.and_then(|parent| policy.rules.get(parent.0 as usize)).map(|parent| &parent.body);
+    let parent = rule
+        .parent
+        .and_then(|parent| policy.rules.get(parent.0 as usize))
+        .map(|parent| &parent.body);
     let chosen = match parent {
         Some(RuleBody::Group(group)) => group.order != ChildOrder::All,
         Some(RuleBody::Filter(_)) | None => false,
@@ -186,8 +201,10 @@ mod tests {
 
     /// The branches of a policy with these rules and cases, each with how often it was reached.
     fn check(rules: &str, cases: &[&str], expected: &[(&str, &str, u64)]) {
-        let cases: String =
-            cases.iter().map(|url| format!("  - {{ url: \"{url}\", expect: allow }}\n")).collect();
+        let cases: String = cases
+            .iter()
+            .map(|url| format!("  - {{ url: \"{url}\", expect: allow }}\n"))
+            .collect();
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}\ncases:\n{cases}"
         );
@@ -196,12 +213,22 @@ mod tests {
         let covered = coverage.rules(&compiled.policy);
         let found: Vec<(&str, &str, u64)> = covered
             .iter()
-            .flat_map(|rule| rule.branches.iter().map(|b| (rule.rule.id.as_str(), b.name, b.reached)))
+            .flat_map(|rule| {
+                rule.branches
+                    .iter()
+                    .map(|b| (rule.rule.id.as_str(), b.name, b.reached))
+            })
             .collect();
         assert_eq!(found, expected);
         let share = coverage.by_branch(&compiled.policy);
         let reached = expected.iter().filter(|(.., reached)| *reached > 0).count();
-        assert_eq!(share, Share { reached, of: expected.len() });
+        assert_eq!(
+            share,
+            Share {
+                reached,
+                of: expected.len()
+            }
+        );
     }
 
     #[test]
@@ -210,7 +237,12 @@ mod tests {
             "  - id: g\n    when: { host: a }\n    set: { max_depth: 1 }\n    rules:\n      - { id: f, forbid: { under: /x } }\n  \
              - { id: off, enabled: false, forbid: { always: true } }\n",
             &["http://a/", "http://a/y", "http://b/x"],
-            &[("g", "applied", 2), ("g", "not applied", 1), ("f", "hit", 0), ("f", "passed", 2)],
+            &[
+                ("g", "applied", 2),
+                ("g", "not applied", 1),
+                ("f", "hit", 0),
+                ("f", "passed", 2),
+            ],
         );
     }
 
@@ -220,7 +252,12 @@ mod tests {
             "  - { id: s, when: { host: a }, then: allow, stop: true }\n  - { id: all, set: { max_depth: 1 } }\n  \
              - { id: never, forbid: { all: [{ host: a }, { not: { always: true } }] } }\n",
             &["http://a/"],
-            &[("s", "applied", 1), ("s", "not applied", 0), ("all", "applied", 0), ("never", "passed", 0)],
+            &[
+                ("s", "applied", 1),
+                ("s", "not applied", 0),
+                ("all", "applied", 0),
+                ("never", "passed", 0),
+            ],
         );
     }
 
@@ -242,7 +279,14 @@ mod tests {
 
     #[test]
     fn only_all_is_a_hundred_percent() {
-        assert_eq!(Share { reached: 9_999, of: 10_000 }.percent(), 99.9);
+        assert_eq!(
+            Share {
+                reached: 9_999,
+                of: 10_000
+            }
+            .percent(),
+            99.9
+        );
         assert_eq!(Share { reached: 3, of: 3 }.percent(), 100.0);
         assert_eq!(Share::default().percent(), 100.0);
     }

@@ -108,7 +108,9 @@ impl Policy {
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
         let decision = self.stage_with(beside, &mut trail, PolicyStage::Request, facts);
-        let decision = self.unambiguous(beside, decision, facts).unwrap_or(decision);
+        let decision = self
+            .unambiguous(beside, decision, facts)
+            .unwrap_or(decision);
         (trail, decision)
     }
 
@@ -143,18 +145,38 @@ impl Policy {
             return self.tunnel(None, facts);
         }
         // A stage knows nothing of later facts, although the caller does.
-        let answered = Facts { document: Fact::Unknown, ..*facts };
-        let connected = Facts { response: Fact::Unknown, ..answered };
-        let asked = Facts { address: Fact::Unknown, ..connected };
+        let answered = Facts {
+            document: Fact::Unknown,
+            ..*facts
+        };
+        let connected = Facts {
+            response: Fact::Unknown,
+            ..answered
+        };
+        let asked = Facts {
+            address: Fact::Unknown,
+            ..connected
+        };
         let (mut trail, mut decision) = self.request(&asked);
         let later = [
-            (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
-            (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), answered),
+            (
+                PolicyStage::Destination,
+                facts.address != Fact::Unknown,
+                connected,
+            ),
+            (
+                PolicyStage::Response,
+                matches!(facts.response, Fact::Known(_)),
+                answered,
+            ),
             (PolicyStage::Document, self.reads_document(facts), *facts),
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
-                let facts = Facts { agent: self.agent(&trail, &facts), ..facts };
+                let facts = Facts {
+                    agent: self.agent(&trail, &facts),
+                    ..facts
+                };
                 decision = self.stage(&mut trail, stage, &facts);
             }
         }
@@ -165,7 +187,9 @@ impl Policy {
     /// By which name lines for one crawler speak of this one: the option `robots.agent`, else what is known of it.
     fn agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
         let option = named_agent(self, trail).map(product_token);
-        option.filter(|token| !token.is_empty()).unwrap_or_else(|| facts.agent())
+        option
+            .filter(|token| !token.is_empty())
+            .unwrap_or_else(|| facts.agent())
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
@@ -175,11 +199,15 @@ impl Policy {
             Cause::Default => None,
         };
         let own = match rule.map(|r| &r.body) {
-            Some(RuleBody::Filter(filter)) => (filter.reject, filter.soft_error.or(filter.reject_status)),
+            Some(RuleBody::Filter(filter)) => {
+                (filter.reject, filter.soft_error.or(filter.reject_status))
+            }
             Some(RuleBody::Group(_)) | None => (None, None),
         };
         let code = decision.exclusion.map(|exclusion| exclusion.code);
-        let status = trail.number(self, schema::REJECT_STATUS).and_then(|n| u16::try_from(n).ok());
+        let status = trail
+            .number(self, schema::REJECT_STATUS)
+            .and_then(|n| u16::try_from(n).ok());
         Refusing {
             // A code has an intent of its own, which gives way to the cause's but not to the options'.
             intent: own
@@ -195,17 +223,30 @@ impl Policy {
     }
 
     /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
-    fn unambiguous(&self, beside: Option<RuleIndex>, raw: Decision, facts: &Facts<'_>) -> Option<Decision> {
-        let Subject::Url(target) = facts.subject else { return None };
+    fn unambiguous(
+        &self,
+        beside: Option<RuleIndex>,
+        raw: Decision,
+        facts: &Facts<'_>,
+    ) -> Option<Decision> {
+        let Subject::Url(target) = facts.subject else {
+            return None;
+        };
         let decoded = target.decoded()?;
-        let facts = Facts { subject: Subject::Url(&decoded), ..*facts };
+        let facts = Facts {
+            subject: Subject::Url(&decoded),
+            ..*facts
+        };
         let mut second = Trail::new(self, facts.crawler);
         let other = self.stage_with(beside, &mut second, PolicyStage::Request, &facts);
         if other.rejects() == raw.rejects() {
             return None;
         }
         let refusing = if raw.rejects() { raw } else { other };
-        Some(Decision { verdict: Verdict::Reject(Reason::AmbiguousUrl), ..refusing })
+        Some(Decision {
+            verdict: Verdict::Reject(Reason::AmbiguousUrl),
+            ..refusing
+        })
     }
 
     fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
@@ -234,7 +275,11 @@ impl Policy {
             return Some((Reason::Rule, Cause::Rule(filter)));
         }
         let cause = self.cause_of(trail, schema::DISPOSITION);
-        let reason = if cause == Cause::Default { Reason::Default } else { Reason::Rule };
+        let reason = if cause == Cause::Default {
+            Reason::Default
+        } else {
+            Reason::Rule
+        };
         trail.is_disposed_of(self).then_some((reason, cause))
     }
 
@@ -246,17 +291,29 @@ impl Policy {
 
     /// What would be admitted but for the option `traps`.
     fn trapped(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
-        let Subject::Url(target) = facts.subject else { return None };
+        let Subject::Url(target) = facts.subject else {
+            return None;
+        };
         let set = self.traps.as_ref()?.now(self, trail)?;
         trail.trap = Some(set.first(target, facts.year)?);
         let verdict = Verdict::Reject(Reason::Trap);
-        let (cause, logged) = (self.cause_of(trail, schema::TRAPS), self.logged(trail, verdict));
-        Some(Decision { verdict, stage: Stage::Request, cause, logged, exclusion: None })
+        let (cause, logged) = (
+            self.cause_of(trail, schema::TRAPS),
+            self.logged(trail, verdict),
+        );
+        Some(Decision {
+            verdict,
+            stage: Stage::Request,
+            cause,
+            logged,
+            exclusion: None,
+        })
     }
 
     /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
     fn logged(&self, trail: &Trail, verdict: Verdict) -> bool {
-        let by_disposition = trail.filtered.is_none() && trail.disposition(self) == Disposition::DisallowLog;
+        let by_disposition =
+            trail.filtered.is_none() && trail.disposition(self) == Disposition::DisallowLog;
         match verdict {
             Verdict::Reject(Reason::Rule | Reason::Default) => trail.log || by_disposition,
             Verdict::Reject(_) => trail.log,
@@ -284,8 +341,17 @@ impl Policy {
         for stage in PolicyStage::ALL {
             // As everywhere, a stage knows nothing of later facts, although the caller does; and of what goes through a
             // tunnel nobody knows anything.
-            let address = if stage == PolicyStage::Request { Fact::Unknown } else { facts.address };
-            let facts = Facts { address, response: Fact::Unknown, document: Fact::Unknown, ..*facts };
+            let address = if stage == PolicyStage::Request {
+                Fact::Unknown
+            } else {
+                facts.address
+            };
+            let facts = Facts {
+                address,
+                response: Fact::Unknown,
+                document: Fact::Unknown,
+                ..*facts
+            };
             let walk = Walk::new(self, &facts, stage, &mut trail);
             match beside {
                 Some(root) => walk.beside(root).run(),
@@ -305,7 +371,16 @@ impl Policy {
             None if trail.dispositions == 0 => (Verdict::Undecided, Cause::Default),
             None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
         };
-        (trail, Decision { verdict, stage: Stage::Connect, cause, logged: false, exclusion: None })
+        (
+            trail,
+            Decision {
+                verdict,
+                stage: Stage::Connect,
+                cause,
+                logged: false,
+                exclusion: None,
+            },
+        )
     }
 
     fn tunnel_rejected(
@@ -317,7 +392,16 @@ impl Policy {
     ) -> (Trail, Decision) {
         let verdict = Verdict::Reject(reason);
         let logged = self.logged(&trail, verdict);
-        (trail, Decision { verdict, stage: stage.stage(), cause, logged, exclusion: None })
+        (
+            trail,
+            Decision {
+                verdict,
+                stage: stage.stage(),
+                cause,
+                logged,
+                exclusion: None,
+            },
+        )
     }
 
     fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {
@@ -332,7 +416,9 @@ impl Policy {
     /// Options that check what a tunnel hides leave it undecided.
     fn doubt_options(&self, trail: &mut Trail) {
         let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
-        let undecided: Vec<RuleIndex> = all.filter(|rule| trail.state(*rule) == State::Undecided).collect();
+        let undecided: Vec<RuleIndex> = all
+            .filter(|rule| trail.state(*rule) == State::Undecided)
+            .collect();
         for slot in HIDDEN_IN_TUNNELS {
             let hidden = if slot == schema::USAGE {
                 RobotsOption::of(self, trail).uses().next().is_some()
@@ -344,7 +430,10 @@ impl Policy {
             } else if hidden {
                 trail.dispositions = 0;
             }
-            if let Some(rule) = undecided.iter().find(|rule| self.assigned(**rule, slot).is_some()) {
+            if let Some(rule) = undecided
+                .iter()
+                .find(|rule| self.assigned(**rule, slot).is_some())
+            {
                 trail.doubt(*rule);
             }
         }
@@ -377,8 +466,10 @@ impl Policy {
 
 /// What is off, and how that is enforced: what has to be gone from a document stays in one that nobody sees. What is only
 /// said, in its head or in a page, is the crawler's to heed, and refuses nothing.
-const STRIPPED_IN_DOCUMENTS: [(Slot, Slot); 2] =
-    [(schema::INDEX, schema::ENFORCE_INDEX), (schema::FOLLOW, schema::ENFORCE_FOLLOW)];
+const STRIPPED_IN_DOCUMENTS: [(Slot, Slot); 2] = [
+    (schema::INDEX, schema::ENFORCE_INDEX),
+    (schema::FOLLOW, schema::ENFORCE_FOLLOW),
+];
 
 /// Options that refuse by what only URLs and answers show.
 const HIDDEN_IN_TUNNELS: [Slot; 14] = [

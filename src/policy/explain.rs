@@ -73,19 +73,34 @@ pub struct OptionLine<'p> {
 impl Policy {
     /// Every rule with what became of it, in document order.
     pub fn rule_lines<'p>(&'p self, trail: &'p Trail) -> impl Iterator<Item = RuleLine<'p>> {
-        self.rules.iter().enumerate().map(move |(at, rule)| RuleLine {
-            rule,
-            depth: self.parents(rule).count(),
-            status: self.status(trail, RuleIndex(u32::try_from(at).unwrap_or(u32::MAX)), rule),
-        })
+        self.rules
+            .iter()
+            .enumerate()
+            .map(move |(at, rule)| RuleLine {
+                rule,
+                depth: self.parents(rule).count(),
+                status: self.status(
+                    trail,
+                    RuleIndex(u32::try_from(at).unwrap_or(u32::MAX)),
+                    rule,
+                ),
+            })
     }
 
     /// Every option with its value and who set it.
     pub fn option_lines<'p>(&'p self, trail: &'p Trail) -> impl Iterator<Item = OptionLine<'p>> {
-        self.options.entries.iter().enumerate().map(move |(at, entry)| {
-            let slot = Slot(u16::try_from(at).unwrap_or(u16::MAX));
-            OptionLine { path: &entry.path, value: trail.value(self, slot), set_by: trail.set_by(self, slot) }
-        })
+        self.options
+            .entries
+            .iter()
+            .enumerate()
+            .map(move |(at, entry)| {
+                let slot = Slot(u16::try_from(at).unwrap_or(u16::MAX));
+                OptionLine {
+                    path: &entry.path,
+                    value: trail.value(self, slot),
+                    set_by: trail.set_by(self, slot),
+                }
+            })
     }
 
     /// Every option with its value as one JSON object, maps nested: the `options` of `crawlgate decide`.
@@ -104,7 +119,9 @@ impl Policy {
             RuleStatus::Matched | RuleStatus::NoMatch | RuleStatus::Undecided => true,
             RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => false,
         };
-        let Some(condition) = line.rule.condition().filter(|_| asked) else { return Vec::new() };
+        let Some(condition) = line.rule.condition().filter(|_| asked) else {
+            return Vec::new();
+        };
         match passed_by(line, condition, facts, &self.lists) {
             Some(ground) => vec![ground],
             None => condition.grounds(facts, &self.lists),
@@ -124,12 +141,16 @@ impl Policy {
 
     /// The path of an option.
     pub fn option_path(&self, slot: Slot) -> &str {
-        self.options.entries.get(usize::from(slot.0)).map_or("", |entry| &entry.path)
+        self.options
+            .entries
+            .get(usize::from(slot.0))
+            .map_or("", |entry| &entry.path)
     }
 
     /// The condition of a rule in one line; `None` of a group without one.
     pub fn condition_in_words(&self, rule: &Rule) -> Option<String> {
-        rule.condition().map(|condition| condition.in_words(&self.lists))
+        rule.condition()
+            .map(|condition| condition.in_words(&self.lists))
     }
 
     /// What a rule does when it matches, in one line; `None` of one that only filters, or only groups others.
@@ -139,7 +160,11 @@ impl Policy {
 
     /// The value of an option before the first rule.
     pub fn base(&self, path: &str) -> Option<&Value> {
-        self.options.entries.iter().find(|entry| *entry.path == *path).map(|entry| &entry.base)
+        self.options
+            .entries
+            .iter()
+            .find(|entry| *entry.path == *path)
+            .map(|entry| &entry.base)
     }
 
     /// The id of a rule.
@@ -163,11 +188,13 @@ impl Policy {
 
     /// A rule that never ran shares the fate of the nearest group that did.
     fn status_by_parents(&self, trail: &Trail, rule: &Rule) -> RuleStatus {
-        let fate = self.parents(rule).find_map(|parent| match trail.state(parent) {
-            State::NoMatch => Some(RuleStatus::Parent),
-            State::Cut => Some(RuleStatus::Stopped),
-            State::Pending | State::Matched | State::Undecided => None,
-        });
+        let fate = self
+            .parents(rule)
+            .find_map(|parent| match trail.state(parent) {
+                State::NoMatch => Some(RuleStatus::Parent),
+                State::Cut => Some(RuleStatus::Stopped),
+                State::Pending | State::Matched | State::Undecided => None,
+            });
         fate.unwrap_or(RuleStatus::Undecided)
     }
 
@@ -191,7 +218,9 @@ fn passed_by(
     facts: &Facts<'_>,
     lists: &[List],
 ) -> Option<Ground> {
-    let Fact::Known(response) = facts.response else { return None };
+    let Fact::Known(response) = facts.response else {
+        return None;
+    };
     let passed_by = line.status == RuleStatus::NoMatch
         && line.rule.content_only
         && !response.is_success_with_content()
@@ -199,14 +228,19 @@ fn passed_by(
     passed_by.then(|| Ground {
         field: "status".into(),
         seen: Seen::Value(response.status.to_string()),
-        test: TestWords { kind: CONTENT, values: Vec::new() },
+        test: TestWords {
+            kind: CONTENT,
+            values: Vec::new(),
+        },
         truth: Truth::No,
     })
 }
 
 /// Puts a value at a dotted path, making the objects on its way.
 fn insert(object: &mut Json, path: &str, value: Json) {
-    let Some(map) = object.as_object_mut() else { return };
+    let Some(map) = object.as_object_mut() else {
+        return;
+    };
     match path.split_once('.') {
         None => {
             map.insert(path.into(), value);

@@ -58,12 +58,18 @@ impl Dest {
 
     /// Reads the value of the field `dest`.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Navigation, Self::Embed].into_iter().find(|d| d.as_str() == word)
+        [Self::Navigation, Self::Embed]
+            .into_iter()
+            .find(|d| d.as_str() == word)
     }
 
     /// Reads `Sec-Fetch-Dest` (Fetch Metadata, section 2.1): only `document` is a navigation of its own.
     pub fn from_sec_fetch(value: &str) -> Self {
-        if value.trim().eq_ignore_ascii_case("document") { Self::Navigation } else { Self::Embed }
+        if value.trim().eq_ignore_ascii_case("document") {
+            Self::Navigation
+        } else {
+            Self::Embed
+        }
     }
 }
 
@@ -137,7 +143,12 @@ pub struct DocumentFacts<'a> {
 
 impl DocumentFacts<'_> {
     /// A document that says nothing: one without words for crawlers, or that cannot be read.
-    pub const SILENT: Self = Self { title: "", body_prefix: "", meta_robots: None, canonical: None };
+    pub const SILENT: Self = Self {
+        title: "",
+        body_prefix: "",
+        meta_robots: None,
+        canonical: None,
+    };
 }
 
 /// The year that counts where none is given, so that cases mean the same in every year.
@@ -209,7 +220,11 @@ impl<'a> Facts<'a> {
 
     /// By which name lines for one crawler speak of this one.
     pub(in crate::policy) fn agent(&self) -> &'a str {
-        if self.agent.is_empty() { self.crawler } else { self.agent }
+        if self.agent.is_empty() {
+            self.crawler
+        } else {
+            self.agent
+        }
     }
 
     fn new(subject: Subject<'a>) -> Self {

@@ -103,7 +103,9 @@ impl Field {
             Self::ContentType | Self::Status | Self::Size | Self::Header(_) | Self::Usage(_) => {
                 PolicyStage::Response
             }
-            Self::Title | Self::BodyPrefix | Self::MetaRobots | Self::Canonical => PolicyStage::Document,
+            Self::Title | Self::BodyPrefix | Self::MetaRobots | Self::Canonical => {
+                PolicyStage::Document
+            }
         }
     }
 
@@ -153,7 +155,11 @@ impl Field {
 
     /// The first stage at which the field may be known.
     pub fn earliest(&self) -> PolicyStage {
-        if self.is_given_by_header() { PolicyStage::Response } else { self.stage() }
+        if self.is_given_by_header() {
+            PolicyStage::Response
+        } else {
+            self.stage()
+        }
     }
 
     /// What kind of value the field has.
@@ -198,7 +204,10 @@ impl Field {
 
     /// Whether text tests never distinguish case here.
     pub fn ignores_case(&self) -> bool {
-        matches!(self, Self::Scheme | Self::Host | Self::Authority | Self::ContentType)
+        matches!(
+            self,
+            Self::Scheme | Self::Host | Self::Authority | Self::ContentType
+        )
     }
 }
 
@@ -240,7 +249,9 @@ impl Field {
             (Self::Authority, target.authority()),
             (Self::Crawler, facts.crawler),
         ];
-        shown.into_iter().find_map(|(field, text)| (field == *self).then_some(text))
+        shown
+            .into_iter()
+            .find_map(|(field, text)| (field == *self).then_some(text))
     }
 
     fn url_text(
@@ -278,14 +289,21 @@ impl Field {
 
     /// Text that comes with the response or in it.
     fn answer_text(&self, facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
-        let Fact::Known(response) = facts.response else { return Fact::Unknown };
+        let Fact::Known(response) = facts.response else {
+            return Fact::Unknown;
+        };
         match self {
             Self::Title => facts.document.map(|document| test(document.title)),
             Self::BodyPrefix => facts.document.map(|document| test(document.body_prefix)),
             Self::MetaRobots => {
                 let words = signals::robots_tag(response.headers, facts.agent());
                 let header = Some(words).filter(|words| !words.is_empty());
-                given(header.as_deref(), facts, |document| document.meta_robots, test)
+                given(
+                    header.as_deref(),
+                    facts,
+                    |document| document.meta_robots,
+                    test,
+                )
             }
             Self::Canonical => {
                 let header = header(&response, "link");
@@ -332,14 +350,27 @@ fn given<'d>(
 ) -> Fact<bool> {
     match header {
         Some(text) => Fact::Known(test(text)),
-        None => facts.document.map(|document| test(of_document(&document).unwrap_or(""))),
+        None => facts
+            .document
+            .map(|document| test(of_document(&document).unwrap_or(""))),
     }
 }
 
 /// Of robots.txt and the response's headers the strictest.
-pub(in crate::policy) fn usage(response: &ResponseFacts<'_>, facts: &Facts<'_>, name: &str) -> Preference {
-    let given = facts.usage.iter().filter(|(use_, _)| **use_ == *name).map(|(_, preference)| *preference);
-    given.max().unwrap_or(Preference::Unset).max(signals::usage(response.headers, name))
+pub(in crate::policy) fn usage(
+    response: &ResponseFacts<'_>,
+    facts: &Facts<'_>,
+    name: &str,
+) -> Preference {
+    let given = facts
+        .usage
+        .iter()
+        .filter(|(use_, _)| **use_ == *name)
+        .map(|(_, preference)| *preference);
+    given
+        .max()
+        .unwrap_or(Preference::Unset)
+        .max(signals::usage(response.headers, name))
 }
 
 fn without_slash(text: &str) -> &str {

@@ -30,13 +30,19 @@ use view::View;
 ///
 /// Of what else is wrong with the policy `errors` tells: rules with errors stand in for others that nobody knows, so
 /// that nothing is claimed of them or because of them.
-pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) -> Vec<Problem> {
+pub(in crate::policy) fn lint(
+    policy: &Policy,
+    sources: &[&SourceRule],
+    errors: &Problems,
+) -> Vec<Problem> {
     let view = View::of(policy, errors);
     let budget = Budget::default();
     let mut problems = Vec::new();
     let mut dead_until = 0;
     for at in 0..policy.rules.len() {
-        let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else { continue };
+        let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else {
+            continue;
+        };
         // What stands in a dead group is dead with it; of the global space the first rule that fits decides a code.
         if at < dead_until || !view.is_sound(at) || !view.is_live(at) {
             continue;
@@ -49,7 +55,11 @@ pub(in crate::policy) fn lint(policy: &Policy, sources: &[&SourceRule], errors: 
         }
     }
     let overlaps = overlap::all(&view, &budget);
-    problems.extend(overlaps.iter().filter_map(|overlap| shared(&view, overlap, sources)));
+    problems.extend(
+        overlaps
+            .iter()
+            .filter_map(|overlap| shared(&view, overlap, sources)),
+    );
     problems
 }
 
@@ -104,33 +114,56 @@ fn obituary(
 ) -> Problem {
     let name = |other: usize| named(view, other, sources);
     let (message, help) = match *death {
-        Death::Contradiction => ("can never decide: its condition cannot hold".to_owned(), None),
-        Death::AgainstParents => {
-            ("can never decide: its condition contradicts those of the rules around it".to_owned(), None)
-        }
+        Death::Contradiction => (
+            "can never decide: its condition cannot hold".to_owned(),
+            None,
+        ),
+        Death::AgainstParents => (
+            "can never decide: its condition contradicts those of the rules around it".to_owned(),
+            None,
+        ),
         Death::BehindStop(other) => {
-            let message = format!("can never decide: {} stops before it is reached", name(other));
-            (message, Some("put it before that rule, or take `stop` away"))
+            let message = format!(
+                "can never decide: {} stops before it is reached",
+                name(other)
+            );
+            (
+                message,
+                Some("put it before that rule, or take `stop` away"),
+            )
         }
         Death::BehindSibling(other) => {
-            let message =
-                format!("can never decide: {} of the same `match: first` list is taken instead", name(other));
+            let message = format!(
+                "can never decide: {} of the same `match: first` list is taken instead",
+                name(other)
+            );
             (message, Some("put the narrower rule first"))
         }
         Death::Filtered(other) => {
-            let message = format!("can never decide: {} filters all that it applies to", name(other));
+            let message = format!(
+                "can never decide: {} filters all that it applies to",
+                name(other)
+            );
             (message, Some(after_a_filter(source)))
         }
         Death::Overwritten(other) => {
-            let message =
-                format!("can never decide: {} applies as well and sets all of it again", name(other));
-            (message, Some("the last assignment wins: put the wider rule first"))
+            let message = format!(
+                "can never decide: {} applies as well and sets all of it again",
+                name(other)
+            );
+            (
+                message,
+                Some("the last assignment wins: put the wider rule first"),
+            )
         }
     };
     let example = death.by().and_then(|_| witness::of(view, at));
-    let message = example.iter().fold(message, |message, url| format!("{message}; for example {url}"));
+    let message = example.iter().fold(message, |message, url| {
+        format!("{message}; for example {url}")
+    });
     let problem = Problem::warning(place_of(source), message);
-    help.into_iter().fold(problem, |problem, help| problem.help(help))
+    help.into_iter()
+        .fold(problem, |problem, help| problem.help(help))
 }
 
 fn after_a_filter(source: &SourceRule) -> &'static str {
@@ -150,8 +183,9 @@ fn shared(view: &View<'_>, overlap: &overlap::Overlap, sources: &[&SourceRule]) 
         overlap.url
     );
     let problem = Problem::warning(place_of(sources.get(overlap.second)?), message);
-    let problem =
-        problem.help("leave it to one of them, or write the options that differ under `spaces.NAME.options`");
+    let problem = problem.help(
+        "leave it to one of them, or write the options that differ under `spaces.NAME.options`",
+    );
     Some(problem.in_rule(view.rule(overlap.second).map(|rule| &rule.id)))
 }
 
@@ -170,8 +204,10 @@ fn in_vain(
         SourceBody::Filter(_) => None,
     };
     let stage = refusing.stage.as_str();
-    let message =
-        format!("allows in vain: {by} has refused all of it at the {stage} stage, and a refusal is final");
-    let instead = format!("allow it at the {stage} stage, and `forbid` or `require` by what is known later");
+    let message = format!(
+        "allows in vain: {by} has refused all of it at the {stage} stage, and a refusal is final"
+    );
+    let instead =
+        format!("allow it at the {stage} stage, and `forbid` or `require` by what is known later");
     Problem::warning(then.unwrap_or_else(|| place_of(source)), message).help(instead)
 }

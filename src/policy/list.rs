@@ -73,7 +73,9 @@ impl List {
         match (self.kind, field) {
             (ListKind::Domains, Field::Host) => self.items.has_parent_of(text),
             (ListKind::UrlPrefixes, Field::Url) => self.items.has_prefix_of(text),
-            (ListKind::Surts, Field::Url) => surt(text).is_some_and(|s| self.items.has_prefix_of(&s)),
+            (ListKind::Surts, Field::Url) => {
+                surt(text).is_some_and(|s| self.items.has_prefix_of(&s))
+            }
             _ => self.items.contains(text),
         }
     }
@@ -184,8 +186,11 @@ mod tests {
     #[test]
     fn networks_are_found_by_one_search() {
         let of = |text: &str| text.parse::<IpNet>().unwrap();
-        let items =
-            Items::networks(["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"].map(of).into());
+        let items = Items::networks(
+            ["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"]
+                .map(of)
+                .into(),
+        );
         for (address, expected) in [
             ("10.200.0.1", true),
             ("9.1.2.3", true),
@@ -195,7 +200,11 @@ mod tests {
             ("2001:db8::1", true),
             ("2001:db9::1", false),
         ] {
-            assert_eq!(items.covers(address.parse().unwrap()), expected, "{address}");
+            assert_eq!(
+                items.covers(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
         }
     }
 }

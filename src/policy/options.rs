@@ -61,10 +61,15 @@ pub struct OptionEntry {
 impl OptionTable {
     /// A table of every option, in the order of their slots, for these rules.
     pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
-        let mut table =
-            Self { seats: vec![None; entries.len()].into(), entries: entries.into(), assigned: 0 };
+        let mut table = Self {
+            seats: vec![None; entries.len()].into(),
+            entries: entries.into(),
+            assigned: 0,
+        };
         for rule in rules {
-            let RuleBody::Group(group) = &rule.body else { continue };
+            let RuleBody::Group(group) = &rule.body else {
+                continue;
+            };
             for assignment in &group.assign {
                 table.seat_for(assignment.slot);
             }
@@ -79,7 +84,11 @@ impl OptionTable {
 
     /// The seat of an option that a rule assigns.
     pub fn seat(&self, slot: Slot) -> Option<usize> {
-        self.seats.get(usize::from(slot.0)).copied().flatten().map(usize::from)
+        self.seats
+            .get(usize::from(slot.0))
+            .copied()
+            .flatten()
+            .map(usize::from)
     }
 
     fn seat_for(&mut self, slot: Slot) {

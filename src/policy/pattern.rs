@@ -90,7 +90,9 @@ impl TextKind {
             Self::Domain(values) => values.iter().any(|v| is_domain(text, v)),
             Self::Ext(values) => values.iter().any(|v| has_extension(text, v)),
             Self::Under(values) => values.iter().any(|v| is_under(text, v, case)),
-            Self::Surt(values) => surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v))),
+            Self::Surt(values) => {
+                surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v)))
+            }
             Self::Length(ranges) => ranges.contain(text.chars().count() as u64),
             Self::Segments(ranges) => ranges.contain(segments(text).count() as u64),
             Self::Repeats(ranges) => ranges.contain(commonest(text)),
@@ -111,7 +113,11 @@ impl TextKind {
         if let Self::Repeats(_) = self {
             return Some(commonest(text));
         }
-        if let Self::Params(_) = self { Some(parameters(text)) } else { None }
+        if let Self::Params(_) = self {
+            Some(parameters(text))
+        } else {
+            None
+        }
     }
 }
 
@@ -139,7 +145,10 @@ impl Case {
             Self::Distinguish => text.contains(value),
             Self::Ignore => {
                 value.is_empty()
-                    || text.as_bytes().windows(value.len()).any(|w| w.eq_ignore_ascii_case(value.as_bytes()))
+                    || text
+                        .as_bytes()
+                        .windows(value.len())
+                        .any(|w| w.eq_ignore_ascii_case(value.as_bytes()))
             }
         }
     }
@@ -153,7 +162,10 @@ impl Case {
 }
 
 fn is_domain(host: &str, domain: &str) -> bool {
-    let below = |host: &str| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    let below = |host: &str| {
+        host.strip_suffix(domain)
+            .is_some_and(|rest| rest.ends_with('.'))
+    };
     host == domain || below(host)
 }
 
@@ -165,7 +177,10 @@ fn has_extension(path: &str, extension: &str) -> bool {
 }
 
 fn is_under(path: &str, directory: &str, case: Case) -> bool {
-    let follows = path.as_bytes().get(directory.len()).is_none_or(|next| *next == b'/');
+    let follows = path
+        .as_bytes()
+        .get(directory.len())
+        .is_none_or(|next| *next == b'/');
     case.begins(path, directory) && follows
 }
 
@@ -176,7 +191,10 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
 fn commonest(path: &str) -> u64 {
     let mut all: Vec<&str> = segments(path).collect();
     all.sort_unstable();
-    all.chunk_by(|a, b| a == b).map(|run| run.len() as u64).max().unwrap_or(0)
+    all.chunk_by(|a, b| a == b)
+        .map(|run| run.len() as u64)
+        .max()
+        .unwrap_or(0)
 }
 
 fn parameters(query: &str) -> u64 {
@@ -211,7 +229,9 @@ pub struct Ranges(pub Box<[(u64, u64)]>);
 impl Ranges {
     /// Whether any range holds the number.
     pub fn contain(&self, number: u64) -> bool {
-        self.0.iter().any(|(from, to)| (*from..=*to).contains(&number))
+        self.0
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&number))
     }
 }
 
@@ -232,7 +252,12 @@ mod tests {
     use super::*;
 
     fn test(kind: fn(Box<[Box<str>]>) -> TextKind, value: &str, case: Case, text: &str) -> bool {
-        TextTest { kind: kind([value.into()].into()), case, form: Form::Canonical }.matches(text)
+        TextTest {
+            kind: kind([value.into()].into()),
+            case,
+            form: Form::Canonical,
+        }
+        .matches(text)
     }
 
     #[test]
@@ -266,7 +291,12 @@ mod tests {
     fn counts() {
         let counted = |kind: fn(Ranges) -> TextKind, n: u64, text: &str| {
             let kind = kind(Ranges([(n, n)].into()));
-            TextTest { kind, case: Case::Distinguish, form: Form::Canonical }.matches(text)
+            TextTest {
+                kind,
+                case: Case::Distinguish,
+                form: Form::Canonical,
+            }
+            .matches(text)
         };
         assert!(counted(TextKind::Length, 2, "/é"), "characters, not bytes");
         assert!(counted(TextKind::Segments, 2, "//a/b/"));
@@ -277,8 +307,14 @@ mod tests {
 
     #[test]
     fn surts() {
-        assert_eq!(surt("http://www.example.com/a?b").unwrap(), "com,example,www,)/a?b");
-        assert_eq!(surt("http://example.com:8080/").unwrap(), "com,example,:8080)/");
+        assert_eq!(
+            surt("http://www.example.com/a?b").unwrap(),
+            "com,example,www,)/a?b"
+        );
+        assert_eq!(
+            surt("http://example.com:8080/").unwrap(),
+            "com,example,:8080)/"
+        );
         assert_eq!(surt("http://[::1]/").unwrap(), "[::1],)/");
     }
 }

@@ -22,7 +22,12 @@ pub enum PolicyStage {
 
 impl PolicyStage {
     /// Every stage, in order.
-    pub const ALL: [Self; 4] = [Self::Request, Self::Destination, Self::Response, Self::Document];
+    pub const ALL: [Self; 4] = [
+        Self::Request,
+        Self::Destination,
+        Self::Response,
+        Self::Document,
+    ];
 
     /// The word used in a policy.
     pub fn as_str(self) -> &'static str {

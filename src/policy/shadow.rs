@@ -56,7 +56,11 @@ impl Shadow {
 
     /// The rules in shadow that matched.
     pub fn matched<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = RuleIndex> + 's {
-        self.trail.matched().iter().copied().filter(|rule| policy.is_in(*rule, self.root))
+        self.trail
+            .matched()
+            .iter()
+            .copied()
+            .filter(|rule| policy.is_in(*rule, self.root))
     }
 }
 
@@ -71,28 +75,52 @@ impl Shadows {
         // A URL with two readings is judged in both: a rule may hold for the second one only.
         let ambiguous = matches!(facts.subject, Subject::Url(target) if target.decoded().is_some());
         let asked = policy.shadows.iter().copied();
-        let asked = asked.filter(|root| ambiguous || policy.holds(*root, PolicyStage::Request, facts));
+        let asked =
+            asked.filter(|root| ambiguous || policy.holds(*root, PolicyStage::Request, facts));
         let judged = asked.map(|root| {
             let (trail, decision) = policy.request_with(Some(root), facts);
-            Shadow { root, decision, trail }
+            Shadow {
+                root,
+                decision,
+                trail,
+            }
         });
-        Self(judged.filter(|shadow| ambiguous || shadow.has_done_something(policy)).collect())
+        Self(
+            judged
+                .filter(|shadow| ambiguous || shadow.has_done_something(policy))
+                .collect(),
+        )
     }
 
     /// Judges a tunnel.
     pub fn of_tunnel(policy: &Policy, facts: &Facts<'_>) -> Self {
         let judged = policy.shadows.iter().map(|root| {
             let (trail, decision) = policy.tunnel(Some(*root), facts);
-            Shadow { root: *root, decision, trail }
+            Shadow {
+                root: *root,
+                decision,
+                trail,
+            }
         });
-        Self(judged.filter(|shadow| shadow.has_done_something(policy)).collect())
+        Self(
+            judged
+                .filter(|shadow| shadow.has_done_something(policy))
+                .collect(),
+        )
     }
 
     /// Judges a request that nothing rejected so far at a later stage. `before` is what the live rules had done before
     /// that stage.
-    pub fn stage(&mut self, policy: &Policy, stage: PolicyStage, facts: &Facts<'_>, before: &Trail) {
+    pub fn stage(
+        &mut self,
+        policy: &Policy,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+        before: &Trail,
+    ) {
         for root in policy.shadows.iter().copied() {
-            let Some(mut shadow) = self.take(root, before, || policy.holds(root, stage, facts)) else {
+            let Some(mut shadow) = self.take(root, before, || policy.holds(root, stage, facts))
+            else {
                 continue;
             };
             if !shadow.decision.rejects() {
@@ -103,12 +131,27 @@ impl Shadows {
     }
 
     /// Judges a request by its addresses: it goes on with the first that is not rejected.
-    pub fn addresses(&mut self, policy: &Policy, facts: &Facts<'_>, addresses: &[IpAddr], before: &Trail) {
+    pub fn addresses(
+        &mut self,
+        policy: &Policy,
+        facts: &Facts<'_>,
+        addresses: &[IpAddr],
+        before: &Trail,
+    ) {
         let stage = PolicyStage::Destination;
-        let at = |address: &IpAddr| Facts { address: Fact::Known(Some(*address)), ..*facts };
+        let at = |address: &IpAddr| Facts {
+            address: Fact::Known(Some(*address)),
+            ..*facts
+        };
         for root in policy.shadows.iter().copied() {
-            let holds = || addresses.iter().any(|address| policy.holds(root, stage, &at(address)));
-            let Some(shadow) = self.take(root, before, holds) else { continue };
+            let holds = || {
+                addresses
+                    .iter()
+                    .any(|address| policy.holds(root, stage, &at(address)))
+            };
+            let Some(shadow) = self.take(root, before, holds) else {
+                continue;
+            };
             if shadow.decision.rejects() {
                 self.put(policy, shadow);
                 continue;
@@ -116,7 +159,11 @@ impl Shadows {
             let judged = addresses.iter().map(|address| {
                 let mut trail = shadow.trail.clone();
                 let decision = policy.stage_with(Some(root), &mut trail, stage, &at(address));
-                Shadow { root, decision, trail }
+                Shadow {
+                    root,
+                    decision,
+                    trail,
+                }
             });
             if let Some(shadow) = first_admitted(judged, |shadow| shadow.decision) {
                 self.put(policy, shadow);
@@ -125,16 +172,29 @@ impl Shadows {
     }
 
     /// The rule's own state, or the live one if it has made no difference so far and does now.
-    fn take(&mut self, root: RuleIndex, before: &Trail, holds: impl FnOnce() -> bool) -> Option<Shadow> {
+    fn take(
+        &mut self,
+        root: RuleIndex,
+        before: &Trail,
+        holds: impl FnOnce() -> bool,
+    ) -> Option<Shadow> {
         if let Some(at) = self.0.iter().position(|shadow| shadow.root == root) {
             return Some(self.0.remove(at));
         }
-        holds().then(|| Shadow { root, decision: SO_FAR, trail: before.clone() })
+        holds().then(|| Shadow {
+            root,
+            decision: SO_FAR,
+            trail: before.clone(),
+        })
     }
 
     fn put(&mut self, policy: &Policy, shadow: Shadow) {
         if shadow.has_done_something(policy) || shadow.decision.rejects() {
-            let at = self.0.iter().position(|other| other.root > shadow.root).unwrap_or(self.0.len());
+            let at = self
+                .0
+                .iter()
+                .position(|other| other.root > shadow.root)
+                .unwrap_or(self.0.len());
             self.0.insert(at, shadow);
         }
     }
@@ -149,7 +209,11 @@ pub fn first_admitted<J>(
     if !decision(&first).rejects() {
         return Some(first);
     }
-    Some(judged.find(|next| !decision(next).rejects()).unwrap_or(first))
+    Some(
+        judged
+            .find(|next| !decision(next).rejects())
+            .unwrap_or(first),
+    )
 }
 
 impl Shadow {
@@ -163,9 +227,14 @@ impl Shadow {
 /// The rules in shadow that stand in no other, in document order.
 pub(in crate::policy) fn outermost(rules: &[Rule]) -> Box<[RuleIndex]> {
     let in_shadow = |index: Option<RuleIndex>| {
-        index.and_then(|at| rules.get(at.0 as usize)).is_some_and(|rule| rule.mode == Mode::Shadow)
+        index
+            .and_then(|at| rules.get(at.0 as usize))
+            .is_some_and(|rule| rule.mode == Mode::Shadow)
     };
-    let all = rules.iter().zip(0..).filter(|(rule, _)| rule.mode == Mode::Shadow && !in_shadow(rule.parent));
+    let all = rules
+        .iter()
+        .zip(0..)
+        .filter(|(rule, _)| rule.mode == Mode::Shadow && !in_shadow(rule.parent));
     all.map(|(_, at)| RuleIndex(at)).collect()
 }
 
@@ -187,13 +256,16 @@ impl Policy {
 
     /// Whether a rule's own condition lets it do something, as far as this stage knows.
     fn holds(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
-        let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else { return false };
+        let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else {
+            return false;
+        };
         self.applies(rule, facts) == Truth::Yes
     }
 
     /// Whether a rule's own condition lets it do something, whatever stands around it.
     pub(in crate::policy) fn applies(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
-        let condition = |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
+        let condition =
+            |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
         match &rule.body {
             RuleBody::Group(group) => match &group.guard {
                 Guard::Always => Truth::Yes,

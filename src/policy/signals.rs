@@ -7,8 +7,13 @@ use crate::robots::usage::{Spelling, preference};
 /// The preference for one use of what an answer says in its headers; the strictest of their lines holds.
 pub(in crate::policy) fn usage(headers: &dyn HeaderView, name: &str) -> Preference {
     let mut strictest = Preference::Unset;
-    for (header, spelling) in [("content-usage", Spelling::Usage), ("content-signal", Spelling::Signal)] {
-        headers.each_line(header, &mut |line| strictest = strictest.max(preference(spelling, line, name)));
+    for (header, spelling) in [
+        ("content-usage", Spelling::Usage),
+        ("content-signal", Spelling::Signal),
+    ] {
+        headers.each_line(header, &mut |line| {
+            strictest = strictest.max(preference(spelling, line, name))
+        });
     }
     strictest
 }
@@ -16,7 +21,9 @@ pub(in crate::policy) fn usage(headers: &dyn HeaderView, name: &str) -> Preferen
 /// The words of `X-Robots-Tag` that are for a crawler; empty if there are none.
 pub(in crate::policy) fn robots_tag(headers: &dyn HeaderView, agent: &str) -> String {
     let mut words = String::new();
-    headers.each_line("x-robots-tag", &mut |line| tag::add_words(&mut words, line, agent));
+    headers.each_line("x-robots-tag", &mut |line| {
+        tag::add_words(&mut words, line, agent)
+    });
     words
 }
 
@@ -44,10 +51,14 @@ pub(in crate::policy) fn canonical_link(header: &str) -> Option<&str> {
 }
 
 fn is_canonical(parameter: &str) -> bool {
-    let Some((name, value)) = parameter.split_once('=') else { return false };
+    let Some((name, value)) = parameter.split_once('=') else {
+        return false;
+    };
     let words = value.trim().trim_matches('"');
     name.trim().eq_ignore_ascii_case("rel")
-        && words.split_ascii_whitespace().any(|w| w.eq_ignore_ascii_case("canonical"))
+        && words
+            .split_ascii_whitespace()
+            .any(|w| w.eq_ignore_ascii_case("canonical"))
 }
 
 #[cfg(test)]
@@ -61,22 +72,48 @@ mod tests {
 
     impl HeaderView for Fields {
         fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-            let values: Vec<&str> = self.0.iter().filter(|(n, _)| *n == name).map(|(_, v)| *v).collect();
+            let values: Vec<&str> = self
+                .0
+                .iter()
+                .filter(|(n, _)| *n == name)
+                .map(|(_, v)| *v)
+                .collect();
             (!values.is_empty()).then(|| values.join(", ").into())
         }
 
         fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
-            self.0.iter().filter(|(n, _)| *n == name).for_each(|(_, value)| see(value));
+            self.0
+                .iter()
+                .filter(|(n, _)| *n == name)
+                .for_each(|(_, value)| see(value));
         }
     }
 
     #[test]
     fn usage_of_both_headers() {
         for (fields, expected) in [
-            (&[("content-usage", "train-ai=n, search=y")][..], Preference::Deny),
-            (&[("content-usage", "train-ai=n"), ("content-usage", "train-ai=y")], Preference::Deny),
-            (&[("content-usage", "train-ai=n, train-ai=y")], Preference::Allow),
-            (&[("content-usage", "train-ai=y"), ("content-signal", "ai-train=no")], Preference::Deny),
+            (
+                &[("content-usage", "train-ai=n, search=y")][..],
+                Preference::Deny,
+            ),
+            (
+                &[
+                    ("content-usage", "train-ai=n"),
+                    ("content-usage", "train-ai=y"),
+                ],
+                Preference::Deny,
+            ),
+            (
+                &[("content-usage", "train-ai=n, train-ai=y")],
+                Preference::Allow,
+            ),
+            (
+                &[
+                    ("content-usage", "train-ai=y"),
+                    ("content-signal", "ai-train=no"),
+                ],
+                Preference::Deny,
+            ),
             (&[("content-signal", "ai-train=yes")], Preference::Allow),
             (&[("content-signal", "search=no")], Preference::Unset),
             (&[], Preference::Unset),
@@ -87,7 +124,10 @@ mod tests {
 
     #[test]
     fn lines_of_the_tag_are_read_apart() {
-        let fields = Fields(&[("x-robots-tag", "other: noindex"), ("x-robots-tag", "nofollow, bot: none")]);
+        let fields = Fields(&[
+            ("x-robots-tag", "other: noindex"),
+            ("x-robots-tag", "nofollow, bot: none"),
+        ]);
         assert_eq!(robots_tag(&fields, "x"), "nofollow");
         assert_eq!(robots_tag(&fields, "Bot"), "nofollow, none");
     }

@@ -45,7 +45,11 @@ pub struct Space {
 impl Space {
     /// The value that its options give.
     pub(in crate::policy) fn value(&self, slot: Slot) -> Option<&Value> {
-        self.options.iter().rev().find(|option| option.slot == slot).map(|option| &option.value)
+        self.options
+            .iter()
+            .rev()
+            .find(|option| option.slot == slot)
+            .map(|option| &option.value)
     }
 }
 
@@ -80,8 +84,14 @@ impl Spaces {
         if self.all.is_empty() {
             return None;
         }
-        let found = self.crawlers.binary_search_by(|(name, _)| (**name).cmp(crawler)).ok();
-        found.and_then(|at| self.crawlers.get(at)).map(|(_, space)| *space).or(self.fallback)
+        let found = self
+            .crawlers
+            .binary_search_by(|(name, _)| (**name).cmp(crawler))
+            .ok();
+        found
+            .and_then(|at| self.crawlers.get(at))
+            .map(|(_, space)| *space)
+            .or(self.fallback)
     }
 
     /// A space.
@@ -101,7 +111,9 @@ impl Spaces {
 
     /// Whether a rule runs for crawlers of a space, or of none.
     pub fn runs(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
-        let own = space.and_then(|space| self.get(space)).is_some_and(|space| space.rules.contains(rule));
+        let own = space
+            .and_then(|space| self.get(space))
+            .is_some_and(|space| space.rules.contains(rule));
         own || self.document.contains(rule)
     }
 }

@@ -83,7 +83,10 @@ impl Trail {
 
     /// What became of a rule.
     pub fn state(&self, rule: RuleIndex) -> State {
-        self.states.get(rule.0 as usize).copied().unwrap_or_default()
+        self.states
+            .get(rule.0 as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The rules that matched, in the order in which they did.
@@ -96,15 +99,27 @@ impl Trail {
         match self.last_rule(policy, slot) {
             Some(rule) => SetBy::Rule(rule),
             None => self.set_at_first(policy, slot).unwrap_or_else(|| {
-                policy.options.entries.get(usize::from(slot.0)).map_or(SetBy::BuiltIn, |e| e.set_by)
+                policy
+                    .options
+                    .entries
+                    .get(usize::from(slot.0))
+                    .map_or(SetBy::BuiltIn, |e| e.set_by)
             }),
         }
     }
 
     /// An option's value.
     pub fn value<'p>(&self, policy: &'p Policy, slot: Slot) -> &'p Value {
-        let assigned = self.last_rule(policy, slot).and_then(|rule| policy.assigned(rule, slot));
-        let base = || policy.options.entries.get(usize::from(slot.0)).map_or(&Value::None, |e| &e.base);
+        let assigned = self
+            .last_rule(policy, slot)
+            .and_then(|rule| policy.assigned(rule, slot));
+        let base = || {
+            policy
+                .options
+                .entries
+                .get(usize::from(slot.0))
+                .map_or(&Value::None, |e| &e.base)
+        };
         let of_space = || policy.spaces.get(self.space?)?.value(slot);
         assigned.or_else(of_space).unwrap_or_else(base)
     }
@@ -122,14 +137,22 @@ impl Trail {
     /// The crawler's space, if its options set this one.
     fn set_at_first(&self, policy: &Policy, slot: Slot) -> Option<SetBy> {
         let index = self.space?;
-        policy.spaces.get(index)?.value(slot).map(|_| SetBy::Space(index))
+        policy
+            .spaces
+            .get(index)?
+            .value(slot)
+            .map(|_| SetBy::Space(index))
     }
 
     /// The option `disposition`.
     pub fn disposition(&self, policy: &Policy) -> Disposition {
         let value = self.value(policy, schema::DISPOSITION);
         // `compile` lets no other value into this slot; the safe reading of one would be to refuse.
-        if let Value::Disposition(value) = value { *value } else { Disposition::Disallow }
+        if let Value::Disposition(value) = value {
+            *value
+        } else {
+            Disposition::Disallow
+        }
     }
 
     /// Forgets what has rejected the request so far: later stages count from here.
@@ -148,7 +171,11 @@ impl Trail {
 
     /// The option `reject`.
     pub fn reject(&self, policy: &Policy) -> Option<Intent> {
-        if let Value::Intent(intent) = self.value(policy, schema::REJECT) { Some(*intent) } else { None }
+        if let Value::Intent(intent) = self.value(policy, schema::REJECT) {
+            Some(*intent)
+        } else {
+            None
+        }
     }
 
     /// An option with a whole number or a size.
@@ -157,7 +184,11 @@ impl Trail {
         if let Value::Integer(number) = value {
             return u64::try_from(*number).ok();
         }
-        if let Value::Size(bytes) = value { Some(*bytes) } else { None }
+        if let Value::Size(bytes) = value {
+            Some(*bytes)
+        } else {
+            None
+        }
     }
 
     /// Whether an option is `true`.
@@ -167,7 +198,11 @@ impl Trail {
 
     /// The word of an option with a closed set of them.
     pub fn word(&self, policy: &Policy, slot: Slot) -> Option<&'static str> {
-        if let Value::Word(word) = self.value(policy, slot) { Some(word) } else { None }
+        if let Value::Word(word) = self.value(policy, slot) {
+            Some(word)
+        } else {
+            None
+        }
     }
 
     pub(in crate::policy) fn set_state(&mut self, rule: RuleIndex, state: State) {
@@ -189,7 +224,11 @@ impl Trail {
     }
 
     pub(in crate::policy) fn assign(&mut self, policy: &Policy, slot: Slot, rule: RuleIndex) {
-        if let Some(place) = policy.options.seat(slot).and_then(|seat| self.set_by.get_mut(seat)) {
+        if let Some(place) = policy
+            .options
+            .seat(slot)
+            .and_then(|seat| self.set_by.get_mut(seat))
+        {
             *place = rule.0 + 1;
         }
     }
@@ -213,8 +252,15 @@ pub(in crate::policy) fn bit(disposition: Disposition) -> u8 {
 impl Policy {
     /// The value that a rule assigns to an option, if it does.
     pub(in crate::policy) fn assigned(&self, rule: RuleIndex, slot: Slot) -> Option<&Value> {
-        let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else { return None };
+        let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else {
+            return None;
+        };
         // The last of two assignments to one slot wins, also within a rule.
-        group.assign.iter().rev().find(|a| a.slot == slot).map(|a| &a.value)
+        group
+            .assign
+            .iter()
+            .rev()
+            .find(|a| a.slot == slot)
+            .map(|a| &a.value)
     }
 }

@@ -101,8 +101,12 @@ impl Trap {
             Self::RepeatedSegment => {
                 "trap repeated_segment: one segment of the path stands there three times"
             }
-            Self::RepeatedRun => "trap repeated_run: segments of the path stand there three times in a row",
-            Self::AlternatingSegment => "trap alternating_segment: one segment stands at every second place",
+            Self::RepeatedRun => {
+                "trap repeated_run: segments of the path stand there three times in a row"
+            }
+            Self::AlternatingSegment => {
+                "trap alternating_segment: one segment stands at every second place"
+            }
             Self::LongUrl => "trap long_url: more than 2048 characters",
             Self::ManySegments => "trap many_segments: more than 20 segments",
             Self::ManyParams => "trap many_params: more than 32 parameters",
@@ -139,13 +143,19 @@ pub struct TrapSet(u16);
 impl TrapSet {
     /// Reads a value of the option; `None` for one that names no trap.
     pub(in crate::policy) fn of(value: &Value) -> Option<Self> {
-        let Value::List(words) = value else { return None };
+        let Value::List(words) = value else {
+            return None;
+        };
         let mut set = Self::default();
         for word in words {
             let Value::Word(word) = word else { continue };
-            let named =
-                |trap: &Trap| trap.as_str() == *word || (*word == BUILTIN && *trap != Trap::SessionId);
-            Trap::ALL.into_iter().filter(named).for_each(|trap| set.insert(trap));
+            let named = |trap: &Trap| {
+                trap.as_str() == *word || (*word == BUILTIN && *trap != Trap::SessionId)
+            };
+            Trap::ALL
+                .into_iter()
+                .filter(named)
+                .for_each(|trap| set.insert(trap));
         }
         (set != Self::default()).then_some(set)
     }
@@ -157,7 +167,9 @@ impl TrapSet {
 
     /// The first of them that catches a URL in this year.
     pub fn first(self, target: &UrlTarget, year: u16) -> Option<Trap> {
-        Trap::ALL.into_iter().find(|trap| self.contains(*trap) && trap.catches(target, year))
+        Trap::ALL
+            .into_iter()
+            .find(|trap| self.contains(*trap) && trap.catches(target, year))
     }
 
     fn insert(&mut self, trap: Trap) {
@@ -183,7 +195,13 @@ fn repeats_a_segment(path: &str) -> bool {
     let all = looked_at(path);
     let mut rest = &*all;
     while let Some((first, behind)) = rest.split_first() {
-        if behind.iter().filter(|other| *other == first).take(2).count() == 2 {
+        if behind
+            .iter()
+            .filter(|other| *other == first)
+            .take(2)
+            .count()
+            == 2
+        {
             return true;
         }
         rest = behind;
@@ -203,14 +221,20 @@ fn repeats_a_run(path: &str) -> bool {
 }
 
 fn alternates(path: &str) -> bool {
-    looked_at(path).array_windows().any(|[a, _, b, _, c]| a == b && b == c)
+    looked_at(path)
+        .array_windows()
+        .any(|[a, _, b, _, c]| a == b && b == c)
 }
 
 fn repeats_a_param(target: &UrlTarget) -> bool {
     // Bounded as `looked_at` is: more are `many_params`.
-    let names: Vec<&str> =
-        params(target).map(|param| param.split('=').next().unwrap_or(param)).take(64).collect();
-    names.iter().any(|name| names.iter().filter(|other| *other == name).count() > MOST_OF_ONE_PARAM)
+    let names: Vec<&str> = params(target)
+        .map(|param| param.split('=').next().unwrap_or(param))
+        .take(64)
+        .collect();
+    names
+        .iter()
+        .any(|name| names.iter().filter(|other| *other == name).count() > MOST_OF_ONE_PARAM)
 }
 
 /// A name without a dot is a word like others.
@@ -224,7 +248,10 @@ fn has_its_host_inside(target: &UrlTarget) -> bool {
 /// One slash may end one scheme and begin the next.
 fn schemes(path: &str) -> usize {
     let before_the_last = path.rsplit_once('/').map_or("", |(front, _)| front);
-    before_the_last.split('/').filter(|part| matches!(*part, "http:" | "https:")).count()
+    before_the_last
+        .split('/')
+        .filter(|part| matches!(*part, "http:" | "https:"))
+        .count()
 }
 
 #[cfg(test)]
@@ -233,29 +260,45 @@ mod tests {
 
     fn caught(url: &str) -> Vec<Trap> {
         let target = UrlTarget::parse(url).unwrap();
-        Trap::ALL.into_iter().filter(|trap| trap.catches(&target, 2026)).collect()
+        Trap::ALL
+            .into_iter()
+            .filter(|trap| trap.catches(&target, 2026))
+            .collect()
     }
 
     #[test]
     fn each_trap_catches_its_pattern_and_lets_the_next_one_pass() {
         use Trap::{
-            AlternatingSegment, HostInPath, LongUrl, ManyParams, ManySegments, RepeatedParam, RepeatedRun,
-            RepeatedSegment, SchemeInPath,
+            AlternatingSegment, HostInPath, LongUrl, ManyParams, ManySegments, RepeatedParam,
+            RepeatedRun, RepeatedSegment, SchemeInPath,
         };
-        let numbered =
-            |count: usize, part: &str| -> String { (0..count).map(|i| format!("{part}{i}")).collect() };
+        let numbered = |count: usize, part: &str| -> String {
+            (0..count).map(|i| format!("{part}{i}")).collect()
+        };
         for (url, traps) in [
             ("http://h.com/a/b/a/c", vec![]),
             ("http://h.com/a/b/x/a/y/z/a", vec![RepeatedSegment]),
             ("http://h.com/aa/aaa/a", vec![]),
             ("http://h.com/a/a/a", vec![RepeatedSegment, RepeatedRun]),
             ("http://h.com/a//a/x/b", vec![]),
-            ("http://h.com/x/a/b/a/b/a/b/y", vec![RepeatedSegment, RepeatedRun, AlternatingSegment]),
-            ("http://h.com/a/b/a/c/a", vec![RepeatedSegment, AlternatingSegment]),
+            (
+                "http://h.com/x/a/b/a/b/a/b/y",
+                vec![RepeatedSegment, RepeatedRun, AlternatingSegment],
+            ),
+            (
+                "http://h.com/a/b/a/c/a",
+                vec![RepeatedSegment, AlternatingSegment],
+            ),
             (&format!("http://h.com{}", numbered(20, "/s")), vec![]),
-            (&format!("http://h.com{}/", numbered(21, "/s")), vec![ManySegments]),
+            (
+                &format!("http://h.com{}/", numbered(21, "/s")),
+                vec![ManySegments],
+            ),
             (&format!("http://h.com/?{}", numbered(32, "&p")), vec![]),
-            (&format!("http://h.com/?{}", numbered(33, "&p")), vec![ManyParams]),
+            (
+                &format!("http://h.com/?{}", numbered(33, "&p")),
+                vec![ManyParams],
+            ),
             ("http://h.com/?a=1&a=2&a&b", vec![]),
             ("http://h.com/?a=1&a=2&a&a=4", vec![RepeatedParam]),
             ("http://h.com/h.com/x", vec![]),
@@ -266,7 +309,10 @@ mod tests {
             ("http://h.com/https:/a/http:/b", vec![SchemeInPath]),
             ("http://h.com/http:/http:/", vec![SchemeInPath]),
             (&format!("http://h.com/{}", "x".repeat(2_048 - 13)), vec![]),
-            (&format!("http://h.com/{}", "x".repeat(2_049 - 13)), vec![LongUrl]),
+            (
+                &format!("http://h.com/{}", "x".repeat(2_049 - 13)),
+                vec![LongUrl],
+            ),
         ] {
             assert_eq!(caught(url), traps, "{url}");
         }
@@ -278,18 +324,31 @@ mod tests {
         assert_eq!(builtin, BUILTIN);
         assert_eq!(names, Trap::ALL.map(Trap::as_str));
         for trap in Trap::ALL {
-            assert!(trap.detail().starts_with(&format!("trap {}: ", trap.as_str())));
+            assert!(
+                trap.detail()
+                    .starts_with(&format!("trap {}: ", trap.as_str()))
+            );
         }
     }
 
     #[test]
     fn the_word_for_all_leaves_out_session_ids() {
         let set = |words: &[&'static str]| {
-            TrapSet::of(&Value::List(words.iter().copied().map(Value::Word).collect()))
+            TrapSet::of(&Value::List(
+                words.iter().copied().map(Value::Word).collect(),
+            ))
         };
         let builtin = set(&["builtin"]).unwrap();
-        assert!(Trap::ALL.into_iter().all(|trap| builtin.contains(trap) == (trap != Trap::SessionId)));
-        assert!(set(&["builtin", "session_id"]).unwrap().contains(Trap::SessionId));
+        assert!(
+            Trap::ALL
+                .into_iter()
+                .all(|trap| builtin.contains(trap) == (trap != Trap::SessionId))
+        );
+        assert!(
+            set(&["builtin", "session_id"])
+                .unwrap()
+                .contains(Trap::SessionId)
+        );
         let one = set(&["calendar"]).unwrap();
         assert!(one.contains(Trap::Calendar) && !one.contains(Trap::LongUrl));
         assert_eq!((set(&[]), TrapSet::of(&Value::None)), (None, None));

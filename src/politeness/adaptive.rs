@@ -26,7 +26,11 @@ impl Adaptive {
         let (min, max) = (min.min(LONGEST), max.min(LONGEST));
         // The first is for what is no number.
         let factor = (factor as f32).max(0.0).clamp(0.0, 1000.0);
-        Self { factor, min, max: max.max(min) }
+        Self {
+            factor,
+            min,
+            max: max.max(min),
+        }
     }
 
     /// The least that it comes to.
@@ -58,9 +62,17 @@ impl Latency {
     /// The delay that a policy wants now.
     pub fn delay(&mut self, adaptive: Adaptive) -> Duration {
         let Adaptive { factor, min, max } = adaptive;
-        let at = |delay: Duration| if factor > 0.0 { delay.as_secs_f32() / factor } else { 0.0 };
+        let at = |delay: Duration| {
+            if factor > 0.0 {
+                delay.as_secs_f32() / factor
+            } else {
+                0.0
+            }
+        };
         (self.least, self.most) = (at(min), at(max));
-        Duration::try_from_secs_f32(self.average * factor).unwrap_or(max).clamp(min, max)
+        Duration::try_from_secs_f32(self.average * factor)
+            .unwrap_or(max)
+            .clamp(min, max)
     }
 
     /// Whether there is anything to remember.
@@ -70,7 +82,9 @@ impl Latency {
 
     /// The average, once anything was answered or failed.
     pub fn average(&self) -> Option<Duration> {
-        Duration::try_from_secs_f32(self.average).ok().filter(|_| self.is_known())
+        Duration::try_from_secs_f32(self.average)
+            .ok()
+            .filter(|_| self.is_known())
     }
 
     /// A 200 came, so long after its request.
@@ -132,7 +146,10 @@ mod tests {
                 Bad => latency.suffered(),
             }
             let delay = latency.delay(adaptive).as_secs_f32() * 1_000.0;
-            assert!((delay - delay_ms as f32).abs() < 1.0, "{delay} is not {delay_ms}");
+            assert!(
+                (delay - delay_ms as f32).abs() < 1.0,
+                "{delay} is not {delay_ms}"
+            );
         }
         (0..100).for_each(|_| latency.answered(MS));
         assert_eq!(latency.delay(adaptive), 1_000 * MS);
@@ -150,9 +167,11 @@ mod tests {
 
     #[test]
     fn absurd_options_stay_within_clocks() {
-        for (factor, min, max) in
-            [(0.0, MS, 2 * MS), (1_000.0, Duration::MAX, MS), (f64::NAN, MS, Duration::MAX)]
-        {
+        for (factor, min, max) in [
+            (0.0, MS, 2 * MS),
+            (1_000.0, Duration::MAX, MS),
+            (f64::NAN, MS, Duration::MAX),
+        ] {
             let (adaptive, mut latency) = (Adaptive::new(factor, min, max), Latency::default());
             for _ in 0..40 {
                 latency.delay(adaptive);

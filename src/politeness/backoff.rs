@@ -99,7 +99,9 @@ impl Backoff {
 
     /// The time for which nobody goes, if there is one.
     pub fn left(&self, now: Instant) -> Option<Duration> {
-        self.until?.checked_duration_since(now).filter(|left| !left.is_zero())
+        self.until?
+            .checked_duration_since(now)
+            .filter(|left| !left.is_zero())
     }
 
     /// Why it rests, or rested last.
@@ -125,9 +127,15 @@ impl Backoff {
     /// The origin has complained; `told` is what Retry-After says. Answers to what was sent before a rest began can only
     /// lengthen it.
     pub fn complained(&mut self, told: Option<Duration>, era: Era, draw: f32, now: Instant) {
-        let told = told.filter(|told| !told.is_zero()).map(|told| told.min(LONGEST_TOLD));
+        let told = told
+            .filter(|told| !told.is_zero())
+            .map(|told| told.min(LONGEST_TOLD));
         if era == self.era {
-            let cause = if told.is_some() { Cause::Asked } else { Cause::Complained };
+            let cause = if told.is_some() {
+                Cause::Asked
+            } else {
+                Cause::Complained
+            };
             self.begin(told, cause, draw, now);
         } else if let Some(until) = told.and_then(|told| now.checked_add(told))
             && self.until < Some(until)
@@ -169,12 +177,17 @@ impl Backoff {
     pub fn is_idle(&self, now: Instant) -> bool {
         let nothing = self.strikes == 0 && self.row == 0;
         let since = |until: Instant| now.checked_duration_since(until);
-        self.until.is_none_or(|until| since(until).is_some_and(|since| nothing || FORGOTTEN <= since))
+        self.until
+            .is_none_or(|until| since(until).is_some_and(|since| nothing || FORGOTTEN <= since))
     }
 
     fn begin(&mut self, told: Option<Duration>, cause: Cause, draw: f32, now: Instant) {
         self.cause = cause;
-        self.strikes = if self.is_idle(now) { 1 } else { self.strikes.saturating_add(1) };
+        self.strikes = if self.is_idle(now) {
+            1
+        } else {
+            self.strikes.saturating_add(1)
+        };
         let rest = told.unwrap_or_else(|| self.rest(draw));
         self.until = self.until.max(now.checked_add(rest));
         (self.row, self.trust, self.era) = (0, Trust::Unproved, Era(self.era.0.wrapping_add(1)));
@@ -183,7 +196,9 @@ impl Backoff {
     /// The jitter keeps several proxies from coming back at once.
     fn rest(&self, draw: f32) -> Duration {
         let doubled = FIRST * (1 << u32::from(self.strikes.clamp(1, 8) - 1));
-        doubled.min(LONGEST).mul_f32(1.0 + 0.25 * draw.clamp(0.0, 1.0))
+        doubled
+            .min(LONGEST)
+            .mul_f32(1.0 + 0.25 * draw.clamp(0.0, 1.0))
     }
 }
 
@@ -206,11 +221,17 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let (clock, hand) = Clock::manual();
-            Self { backoff: Backoff::default(), clock, hand, late: Era::default() }
+            Self {
+                backoff: Backoff::default(),
+                clock,
+                hand,
+                late: Era::default(),
+            }
         }
 
         fn complained(&mut self, told: Option<Duration>) {
-            self.backoff.complained(told, self.backoff.era(), 0.0, self.clock.now());
+            self.backoff
+                .complained(told, self.backoff.era(), 0.0, self.clock.now());
         }
 
         fn phase(&self) -> Phase {
@@ -221,13 +242,19 @@ mod tests {
         /// is seconds that pass.
         fn plays(&mut self, word: &str) {
             let now = self.clock.now();
-            let era = if word.chars().all(char::is_uppercase) { self.late } else { self.backoff.era() };
+            let era = if word.chars().all(char::is_uppercase) {
+                self.late
+            } else {
+                self.backoff.era()
+            };
             match word.to_ascii_lowercase().as_str() {
                 "g" => self.backoff.answered(era, now),
                 "b" => self.backoff.failed(era, 0.0, now),
                 "c" => self.backoff.complained(None, era, 0.0, now),
                 "s" => self.late = self.backoff.era(),
-                seconds => self.hand.advance(SECOND * seconds.parse().expect("seconds")),
+                seconds => self
+                    .hand
+                    .advance(SECOND * seconds.parse().expect("seconds")),
             }
         }
     }
@@ -288,7 +315,9 @@ mod tests {
         // Another that was under way asks for more, or for less.
         for (told, seconds) in [(Some(30), 30), (Some(20), 30), (Some(0), 30), (None, 30)] {
             let told = told.map(|told| told * SECOND);
-            bench.backoff.complained(told, before, 0.0, bench.clock.now());
+            bench
+                .backoff
+                .complained(told, before, 0.0, bench.clock.now());
             assert_eq!(bench.phase(), rest(seconds));
         }
         bench.hand.advance(30 * SECOND);
@@ -327,7 +356,9 @@ mod tests {
         bench.hand.advance(5 * SECOND);
         assert_eq!(bench.phase(), Phase::Probe);
         // While the probe is under way a late answer asks for more; the probe's cannot end that.
-        bench.backoff.complained(Some(60 * SECOND), before, 0.0, bench.clock.now());
+        bench
+            .backoff
+            .complained(Some(60 * SECOND), before, 0.0, bench.clock.now());
         bench.plays("g");
         assert_eq!(bench.phase(), rest(60));
         bench.hand.advance(60 * SECOND);

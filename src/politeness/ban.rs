@@ -66,7 +66,11 @@ impl Bans {
     /// 403.
     pub fn forbade(&mut self, now: Instant) -> Suspicion {
         let recent = self.recent.get_or_insert_default();
-        if recent.forbade(now, self.served) { recent.tell(now) } else { Suspicion::None }
+        if recent.forbade(now, self.served) {
+            recent.tell(now)
+        } else {
+            Suspicion::None
+        }
     }
 
     /// Something before the origin has stopped us.
@@ -87,7 +91,9 @@ impl Recent {
         self.forbidden.rotate_left(1);
         let [.., last] = &mut self.forbidden;
         *last = Some((now, self.answers));
-        let [Some((first, number)), ..] = self.forbidden else { return false };
+        let [Some((first, number)), ..] = self.forbidden else {
+            return false;
+        };
         let among = self.answers - number + 1;
         let nothing_else = usize::try_from(among) == Ok(BURST);
         now.saturating_duration_since(first) <= WITHIN
@@ -96,7 +102,10 @@ impl Recent {
     }
 
     fn tell(&mut self, now: Instant) -> Suspicion {
-        if self.told.is_some_and(|told| now.saturating_duration_since(told) < WITHIN) {
+        if self
+            .told
+            .is_some_and(|told| now.saturating_duration_since(told) < WITHIN)
+        {
             return Suspicion::None;
         }
         self.told = Some(now);
@@ -104,7 +113,12 @@ impl Recent {
     }
 
     fn is_over(&self) -> bool {
-        let newest = self.forbidden.last().copied().flatten().map_or(0, |(_, number)| number);
+        let newest = self
+            .forbidden
+            .last()
+            .copied()
+            .flatten()
+            .map_or(0, |(_, number)| number);
         self.told.is_none() && AMONG <= self.answers - newest
     }
 }

@@ -74,7 +74,10 @@ pub struct Spent {
 impl Spent {
     /// Nothing, on this day.
     pub fn on(day: u64) -> Self {
-        Self { day, ..Self::default() }
+        Self {
+            day,
+            ..Self::default()
+        }
     }
 
     /// Begins a new day, if it is one. A clock that was put back keeps the day that has begun.
@@ -103,7 +106,9 @@ impl Spent {
     /// Counts a request that goes.
     pub fn count(&mut self, limits: Limits, request: Request) {
         self.urls = self.urls.saturating_add(1);
-        self.new_urls = self.new_urls.saturating_add(u64::from(request.novelty == Novelty::New));
+        self.new_urls = self
+            .new_urls
+            .saturating_add(u64::from(request.novelty == Novelty::New));
         if limits.hosts.is_some() && (self.hosts.len() as u64) < MOST_HOSTS {
             self.hosts.insert(request.host);
         }
@@ -114,18 +119,32 @@ impl Spent {
 mod tests {
     use super::*;
 
-    const NEW: Request = Request { novelty: Novelty::New, host: HostNumber(1) };
-    const KNOWN: Request = Request { novelty: Novelty::Known, host: HostNumber(2) };
+    const NEW: Request = Request {
+        novelty: Novelty::New,
+        host: HostNumber(1),
+    };
+    const KNOWN: Request = Request {
+        novelty: Novelty::Known,
+        host: HostNumber(2),
+    };
 
     #[test]
     fn each_purse_is_empty_at_its_limit() {
         let mut spent = Spent::on(1);
-        let all = Limits { urls: Some(3), new_urls: Some(1), bytes: Some(10), hosts: Some(1) };
+        let all = Limits {
+            urls: Some(3),
+            new_urls: Some(1),
+            bytes: Some(10),
+            hosts: Some(1),
+        };
         assert_eq!((spent.over(all, NEW), spent.over(all, KNOWN)), (None, None));
         spent.count(all, NEW);
         assert_eq!(spent.over(all, NEW), Some(Purse::NewUrls));
         assert_eq!(spent.over(all, KNOWN), Some(Purse::Hosts));
-        let of_the_host = Request { host: HostNumber(1), ..KNOWN };
+        let of_the_host = Request {
+            host: HostNumber(1),
+            ..KNOWN
+        };
         assert_eq!(spent.over(all, of_the_host), None);
         spent.bytes = 10;
         assert_eq!(spent.over(all, of_the_host), Some(Purse::Bytes));
@@ -134,12 +153,24 @@ mod tests {
         assert_eq!(spent.over(all, of_the_host), Some(Purse::Urls));
         assert_eq!((spent.urls, spent.new_urls, spent.hosts.len()), (3, 1, 1));
         assert_eq!(spent.over(Limits::default(), NEW), None);
-        assert_eq!(Spent::on(1).over(Limits { urls: Some(0), ..all }, NEW), Some(Purse::Urls));
+        assert_eq!(
+            Spent::on(1).over(
+                Limits {
+                    urls: Some(0),
+                    ..all
+                },
+                NEW
+            ),
+            Some(Purse::Urls)
+        );
     }
 
     #[test]
     fn a_day_begins_once() {
-        let mut spent = Spent { urls: 5, ..Spent::on(7) };
+        let mut spent = Spent {
+            urls: 5,
+            ..Spent::on(7)
+        };
         spent.turn(7);
         spent.turn(6);
         assert_eq!((spent.day, spent.urls), (7, 5));

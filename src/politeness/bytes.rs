@@ -20,7 +20,9 @@ pub struct Debt {
 impl Debt {
     /// The time until all is paid; none if nothing is owed.
     pub fn left(&self, now: Instant) -> Option<Duration> {
-        self.paid?.checked_duration_since(now).filter(|left| !left.is_zero())
+        self.paid?
+            .checked_duration_since(now)
+            .filter(|left| !left.is_zero())
     }
 
     /// Bodies of so many bytes have passed, of a budget of so many a second.
@@ -32,7 +34,8 @@ impl Debt {
 
     /// Whether forgetting it changes nothing.
     pub fn is_idle(&self, now: Instant) -> bool {
-        self.paid.is_none_or(|paid| CREDIT <= now.saturating_duration_since(paid))
+        self.paid
+            .is_none_or(|paid| CREDIT <= now.saturating_duration_since(paid))
     }
 }
 
@@ -60,11 +63,17 @@ mod tests {
         let mut debt = Debt::default();
         assert!(debt.is_idle(clock.now()));
         debt.charge(1_000, budget(1_000), clock.now());
-        assert_eq!((debt.left(clock.now()), debt.is_idle(clock.now())), (None, false));
+        assert_eq!(
+            (debt.left(clock.now()), debt.is_idle(clock.now())),
+            (None, false)
+        );
         debt.charge(2_500, budget(1_000), clock.now());
         assert_eq!(debt.left(clock.now()), Some(SECOND * 5 / 2));
         hand.advance(SECOND * 5 / 2);
-        assert_eq!((debt.left(clock.now()), debt.is_idle(clock.now())), (None, false));
+        assert_eq!(
+            (debt.left(clock.now()), debt.is_idle(clock.now())),
+            (None, false)
+        );
         hand.advance(SECOND);
         assert!(debt.is_idle(clock.now()));
         hand.advance(SECOND * 1_000);

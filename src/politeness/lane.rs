@@ -67,9 +67,15 @@ impl Lane {
             return Turn::Wait(wait);
         }
         // Last, since it takes.
-        match pace.rate.map_or(Ok(Taken::default()), |rate| self.bucket.take(rate, now)) {
+        match pace
+            .rate
+            .map_or(Ok(Taken::default()), |rate| self.bucket.take(rate, now))
+        {
             Ok(taken) => Turn::Go(self.grant(pace, taken, now)),
-            Err(time) => Turn::Wait(Wait { time, why: Why::Time }),
+            Err(time) => Turn::Wait(Wait {
+                time,
+                why: Why::Time,
+            }),
         }
     }
 
@@ -88,8 +94,13 @@ impl Lane {
     /// it has.
     pub fn again(&mut self, id: LeaseId, now: Instant) -> Again {
         let is_unsent = |lease: &Lease| lease.progress == Progress::Granted && now < lease.expires;
-        let other_unsent = self.leases.iter().any(|lease| lease.id != id && is_unsent(lease));
-        let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id) else { return Again::Never };
+        let other_unsent = self
+            .leases
+            .iter()
+            .any(|lease| lease.id != id && is_unsent(lease));
+        let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id) else {
+            return Again::Never;
+        };
         let spacing = lease.spacing;
         if !spacing.delay.is_zero() {
             // When that one is sent is not known; nor is it held up, since this one stays as it was.
@@ -109,7 +120,9 @@ impl Lane {
 
     /// The origin's last byte is here, or there will be none. One that has expired is forgotten already.
     pub fn release(&mut self, id: LeaseId, used: Use, now: Instant) {
-        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
+        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else {
+            return;
+        };
         let lease = self.leases.swap_remove(place);
         match (used, lease.progress) {
             (Use::Unused, _) => self.bucket.give_back(lease.taken),
@@ -121,7 +134,11 @@ impl Lane {
     /// When a lease's head was written, if it was and the lease has not expired.
     pub fn sent_at(&self, id: LeaseId) -> Option<Instant> {
         let lease = self.leases.iter().find(|lease| lease.id == id)?;
-        if lease.progress == Progress::Sent { lease.expires.checked_sub(SLOT_MAX) } else { None }
+        if lease.progress == Progress::Sent {
+            lease.expires.checked_sub(SLOT_MAX)
+        } else {
+            None
+        }
     }
 
     /// When the last head was sent, if any was.
@@ -131,7 +148,10 @@ impl Lane {
 
     /// What a request of this pace would have to wait for now; none if it could go. Nothing is changed by it.
     pub fn peek(&self, pace: &Pace, now: Instant) -> Option<Wait> {
-        let slots = |expires: Instant| Wait { time: expires.saturating_duration_since(now), why: Why::Slots };
+        let slots = |expires: Instant| Wait {
+            time: expires.saturating_duration_since(now),
+            why: Why::Slots,
+        };
         let lives = |lease: &&Lease| now < lease.expires;
         let living = || self.leases.iter().filter(lives);
         if !pace.delay.is_zero() {
@@ -140,10 +160,16 @@ impl Lane {
                 return Some(slots(expires));
             }
             // One that was never sent counts as sent when it expired.
-            let expired = self.leases.iter().filter(|lease| !lives(lease) && unsent(lease));
+            let expired = self
+                .leases
+                .iter()
+                .filter(|lease| !lives(lease) && unsent(lease));
             let last = self.last.max(expired.map(|lease| lease.expires).max());
             if let Some(time) = time_left(last, pace.gap(self.draw), now) {
-                return Some(Wait { time, why: Why::Time });
+                return Some(Wait {
+                    time,
+                    why: Why::Time,
+                });
             }
         }
         let most = usize::try_from(pace.concurrency.max(1)).unwrap_or(usize::MAX);
@@ -152,24 +178,35 @@ impl Lane {
         }
         let mut bucket = self.bucket;
         let time = bucket.take(pace.rate?, now).err()?;
-        Some(Wait { time, why: Why::Time })
+        Some(Wait {
+            time,
+            why: Why::Time,
+        })
     }
 
     /// The time that a lease has left.
     pub fn left(&self, id: LeaseId, now: Instant) -> Option<Duration> {
         let lease = self.leases.iter().find(|lease| lease.id == id)?;
-        lease.expires.checked_duration_since(now).filter(|left| !left.is_zero())
+        lease
+            .expires
+            .checked_duration_since(now)
+            .filter(|left| !left.is_zero())
     }
 
     /// Requests under way.
     pub fn leases(&self, now: Instant) -> usize {
-        self.leases.iter().filter(|lease| now < lease.expires).count()
+        self.leases
+            .iter()
+            .filter(|lease| now < lease.expires)
+            .count()
     }
 
     /// Whether forgetting it changes nothing.
     pub fn is_idle(&self, now: Instant) -> bool {
         let remembered = REMEMBERED.max(self.longest);
-        let rested = self.last.is_none_or(|last| remembered <= now.saturating_duration_since(last));
+        let rested = self
+            .last
+            .is_none_or(|last| remembered <= now.saturating_duration_since(last));
         rested && self.leases(now) == 0 && self.bucket.is_full(now)
     }
 
@@ -179,14 +216,26 @@ impl Lane {
             return None;
         }
         let unsent = |lease: &&Lease| lease.progress == Progress::Granted;
-        if let Some(expires) = self.leases.iter().filter(unsent).map(|lease| lease.expires).max() {
+        if let Some(expires) = self
+            .leases
+            .iter()
+            .filter(unsent)
+            .map(|lease| lease.expires)
+            .max()
+        {
             if now < expires {
-                return Some(Wait { time: expires - now, why: Why::Slots });
+                return Some(Wait {
+                    time: expires - now,
+                    why: Why::Slots,
+                });
             }
             self.forget_expired(now);
         }
         let time = time_left(self.last, pace.gap(self.draw), now)?;
-        Some(Wait { time, why: Why::Time })
+        Some(Wait {
+            time,
+            why: Why::Time,
+        })
     }
 
     fn slots(&mut self, pace: &Pace, now: Instant) -> Option<Wait> {
@@ -199,19 +248,32 @@ impl Lane {
             return None;
         }
         let expires = self.leases.iter().map(|lease| lease.expires).min()?;
-        Some(Wait { time: expires.saturating_duration_since(now), why: Why::Slots })
+        Some(Wait {
+            time: expires.saturating_duration_since(now),
+            why: Why::Slots,
+        })
     }
 
     fn grant(&mut self, pace: &Pace, taken: Taken, now: Instant) -> LeaseId {
         self.granted += 1;
         let id = LeaseId(self.granted);
         // Without a delay nobody asks when it is sent.
-        let progress = if pace.delay.is_zero() { Progress::Sent } else { Progress::Granted };
+        let progress = if pace.delay.is_zero() {
+            Progress::Sent
+        } else {
+            Progress::Granted
+        };
         if progress == Progress::Sent {
             self.note_sent(now);
         }
         let spacing = pace.spacing();
-        self.leases.push(Lease { id, expires: now + SLOT_MAX, progress, taken, spacing });
+        self.leases.push(Lease {
+            id,
+            expires: now + SLOT_MAX,
+            progress,
+            taken,
+            spacing,
+        });
         id
     }
 
@@ -234,7 +296,8 @@ impl Lane {
 
 /// What is left of a gap behind the last head that was sent.
 fn time_left(last: Option<Instant>, gap: Duration, now: Instant) -> Option<Duration> {
-    gap.checked_sub(now.saturating_duration_since(last?)).filter(|time| !time.is_zero())
+    gap.checked_sub(now.saturating_duration_since(last?))
+        .filter(|time| !time.is_zero())
 }
 
 #[cfg(test)]
@@ -244,7 +307,11 @@ mod tests {
     use crate::politeness::pace::Rate;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const POLITE: Pace = Pace { delay: SECOND, concurrency: 2, ..Pace::FREE };
+    const POLITE: Pace = Pace {
+        delay: SECOND,
+        concurrency: 2,
+        ..Pace::FREE
+    };
 
     fn lane() -> (Lane, Clock, Hand) {
         let (clock, hand) = Clock::manual();
@@ -275,7 +342,10 @@ mod tests {
     fn the_delay_counts_from_the_last_byte_of_the_head() {
         let (mut lane, clock, hand) = lane();
         let first = go(&mut lane, &POLITE, clock.now());
-        assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SLOT_MAX, Why::Slots));
+        assert_eq!(
+            wait(&mut lane, &POLITE, clock.now()),
+            (SLOT_MAX, Why::Slots)
+        );
         hand.advance(SECOND * 3);
         lane.sent(first, 0.0, clock.now());
         assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SECOND, Why::Time));
@@ -286,7 +356,10 @@ mod tests {
     #[test]
     fn an_unused_grant_leaves_no_trace_and_a_failed_one_counts() {
         let (mut lane, clock, hand) = lane();
-        let pace = Pace { rate: Some(Rate::new(1, SECOND * 9, 1)), ..POLITE };
+        let pace = Pace {
+            rate: Some(Rate::new(1, SECOND * 9, 1)),
+            ..POLITE
+        };
         let unused = go(&mut lane, &pace, clock.now());
         lane.release(unused, Use::Unused, clock.now());
         let failed = go(&mut lane, &pace, clock.now());
@@ -294,17 +367,26 @@ mod tests {
         lane.release(failed, Use::Used, clock.now());
         assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SECOND, Why::Time));
         hand.advance(SECOND);
-        assert_eq!(wait(&mut lane, &pace, clock.now()), (SECOND * 15 / 2, Why::Time));
+        assert_eq!(
+            wait(&mut lane, &pace, clock.now()),
+            (SECOND * 15 / 2, Why::Time)
+        );
     }
 
     #[test]
     fn slots_are_held_to_the_last_byte_or_until_they_expire() {
         let (mut lane, clock, hand) = lane();
-        let pace = Pace { delay: Duration::ZERO, ..POLITE };
+        let pace = Pace {
+            delay: Duration::ZERO,
+            ..POLITE
+        };
         let first = go(&mut lane, &pace, clock.now());
         hand.advance(SECOND);
         go(&mut lane, &pace, clock.now());
-        assert_eq!(wait(&mut lane, &pace, clock.now()), (SLOT_MAX - SECOND, Why::Slots));
+        assert_eq!(
+            wait(&mut lane, &pace, clock.now()),
+            (SLOT_MAX - SECOND, Why::Slots)
+        );
         lane.release(first, Use::Used, clock.now());
         go(&mut lane, &pace, clock.now());
         assert_eq!(lane.leases(clock.now()), 2);
@@ -318,7 +400,10 @@ mod tests {
     #[test]
     fn what_is_sent_once_more_waits_like_a_new_one_and_nobody_overtakes_it() {
         let (mut lane, clock, hand) = lane();
-        let pace = Pace { rate: Some(Rate::new(1, SECOND * 3, 1)), ..POLITE };
+        let pace = Pace {
+            rate: Some(Rate::new(1, SECOND * 3, 1)),
+            ..POLITE
+        };
         let id = go(&mut lane, &pace, clock.now());
         lane.sent(id, 0.0, clock.now());
         hand.advance(SECOND / 4);
@@ -332,10 +417,18 @@ mod tests {
         assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SECOND, Why::Time));
         hand.advance(SECOND);
         let other = go(&mut lane, &POLITE, clock.now());
-        assert_eq!(lane.again(id, clock.now()), Again::In(SECOND), "the other is on its way");
+        assert_eq!(
+            lane.again(id, clock.now()),
+            Again::In(SECOND),
+            "the other is on its way"
+        );
         lane.sent(other, 0.0, clock.now());
         lane.release(id, Use::Used, clock.now());
-        assert_eq!(lane.again(id, clock.now()), Again::Never, "its slot is gone");
+        assert_eq!(
+            lane.again(id, clock.now()),
+            Again::Never,
+            "its slot is gone"
+        );
     }
 
     #[test]
@@ -343,7 +436,10 @@ mod tests {
         let (mut lane, clock, hand) = lane();
         go(&mut lane, &POLITE, clock.now());
         hand.advance(SLOT_MAX + SECOND / 4);
-        assert_eq!(wait(&mut lane, &POLITE, clock.now()), (SECOND * 3 / 4, Why::Time));
+        assert_eq!(
+            wait(&mut lane, &POLITE, clock.now()),
+            (SECOND * 3 / 4, Why::Time)
+        );
         hand.advance(SECOND);
         go(&mut lane, &POLITE, clock.now());
     }
@@ -352,7 +448,14 @@ mod tests {
     fn a_lane_is_idle_once_nobody_could_tell() {
         let (mut lane, clock, hand) = lane();
         assert!(lane.is_idle(clock.now()));
-        let id = go(&mut lane, &Pace { delay: SECOND * 100, ..POLITE }, clock.now());
+        let id = go(
+            &mut lane,
+            &Pace {
+                delay: SECOND * 100,
+                ..POLITE
+            },
+            clock.now(),
+        );
         lane.sent(id, 0.0, clock.now());
         lane.release(id, Use::Used, clock.now());
         hand.advance(SECOND * 99);

@@ -37,8 +37,14 @@ pub enum Class {
 
 impl Class {
     /// Every class, the highest first.
-    pub const ALL: [Self; 6] =
-        [Self::User, Self::Redir, Self::Index, Self::IndexFollow, Self::Follow, Self::Refresh];
+    pub const ALL: [Self; 6] = [
+        Self::User,
+        Self::Redir,
+        Self::Index,
+        Self::IndexFollow,
+        Self::Follow,
+        Self::Refresh,
+    ];
 
     /// Its share of the grants, of 13,111 where somebody waits in every class.
     pub const fn weight(self) -> u32 {
@@ -57,7 +63,11 @@ impl Class {
     pub fn shifted(self, by: Priority) -> Self {
         let steps = usize::from(by.steps().unsigned_abs());
         let place = self as usize;
-        Self::at(if by.steps() < 0 { place.saturating_sub(steps) } else { place + steps })
+        Self::at(if by.steps() < 0 {
+            place.saturating_sub(steps)
+        } else {
+            place + steps
+        })
     }
 
     /// The next higher class; none above the highest.
@@ -152,7 +162,11 @@ mod tests {
             (Class::Redir, -2, Class::User),
             (Class::Follow, 2, Class::Refresh),
         ] {
-            assert_eq!(class.shifted(Priority::new(by).unwrap()), moved, "{class:?} {by}");
+            assert_eq!(
+                class.shifted(Priority::new(by).unwrap()),
+                moved,
+                "{class:?} {by}"
+            );
         }
     }
 
@@ -163,14 +177,22 @@ mod tests {
             assert_eq!((class as usize, class.above()), (place, above));
             above = Some(class);
         }
-        assert_eq!(Class::ALL.iter().map(|class| class.weight()).sum::<u32>(), 13_111);
+        assert_eq!(
+            Class::ALL.iter().map(|class| class.weight()).sum::<u32>(),
+            13_111
+        );
     }
 
     #[test]
     fn a_ticket_says_when_it_rises() {
         let drawn = crate::clock::Clock::manual().0.now();
         let ticket = Ticket { number: 0, drawn };
-        for (waited_ms, left_ms) in [(0, 30_000), (29_999, 1), (30_000, 30_000), (100_000, 20_000)] {
+        for (waited_ms, left_ms) in [
+            (0, 30_000),
+            (29_999, 1),
+            (30_000, 30_000),
+            (100_000, 20_000),
+        ] {
             let left = ticket.rises_in(drawn + Duration::from_millis(waited_ms));
             assert_eq!(left, Duration::from_millis(left_ms), "{waited_ms}");
         }

@@ -43,13 +43,18 @@ impl Pace {
 
     /// What of it concerns a request that goes anew in the slot that it has.
     pub fn spacing(&self) -> Spacing {
-        Spacing { delay: self.delay, jitter: self.jitter }
+        Spacing {
+            delay: self.delay,
+            jitter: self.jitter,
+        }
     }
 
     /// The time between two requests that this pace comes to: what each request ahead in the queue costs.
     pub fn interval(&self) -> Duration {
         let by_rate = self.rate.map_or(Duration::ZERO, |rate| rate.interval());
-        let by_latency = self.adaptive.map_or(Duration::ZERO, |adaptive| adaptive.least());
+        let by_latency = self
+            .adaptive
+            .map_or(Duration::ZERO, |adaptive| adaptive.least());
         self.gap(0.5).max(by_rate).max(by_latency)
     }
 
@@ -61,7 +66,10 @@ impl Pace {
     /// The same pace with a delay of at least this: a robots.txt may only lengthen it.
     #[must_use]
     pub fn at_least(self, delay: Option<Duration>) -> Self {
-        Self { delay: self.delay.max(delay.unwrap_or_default()).min(LONGEST), ..self }
+        Self {
+            delay: self.delay.max(delay.unwrap_or_default()).min(LONGEST),
+            ..self
+        }
     }
 }
 
@@ -95,7 +103,10 @@ impl Jitter {
     /// Factors in this range; what is below 1 counts as 1.
     pub fn new(from: f64, to: f64) -> Self {
         let from = (from as f32).clamp(1.0, 1000.0);
-        Self { from, to: (to as f32).clamp(from, 1000.0) }
+        Self {
+            from,
+            to: (to as f32).clamp(from, 1000.0),
+        }
     }
 
     /// The least and the greatest factor.
@@ -109,7 +120,9 @@ impl Jitter {
             return delay;
         }
         let stretched = Duration::try_from_secs_f64(delay.as_secs_f64() * f64::from(factor));
-        stretched.unwrap_or(LONGEST).clamp(delay, LONGEST.max(delay))
+        stretched
+            .unwrap_or(LONGEST)
+            .clamp(delay, LONGEST.max(delay))
     }
 }
 
@@ -207,19 +220,50 @@ mod tests {
             (2.0, 1.0, 0.5, 2_000),
             (1.0, 1.5, f32::NAN, 1_000),
         ] {
-            let pace = Pace { delay: SECOND, jitter: Jitter::new(from, to), ..Pace::FREE };
+            let pace = Pace {
+                delay: SECOND,
+                jitter: Jitter::new(from, to),
+                ..Pace::FREE
+            };
             let gap = pace.gap(draw).as_millis();
-            assert!(gap == gap_ms || (draw.is_nan() && gap >= gap_ms), "{from} {to} {draw}: {gap}");
+            assert!(
+                gap == gap_ms || (draw.is_nan() && gap >= gap_ms),
+                "{from} {to} {draw}: {gap}"
+            );
         }
     }
 
     #[test]
     fn the_greater_of_delay_and_rate_sets_the_interval() {
         let rate = Some(Rate::new(1, 5 * SECOND, 3));
-        assert_eq!(Pace { delay: SECOND, rate, ..Pace::FREE }.interval(), 5 * SECOND);
-        assert_eq!(Pace { delay: 9 * SECOND, rate, ..Pace::FREE }.interval(), 9 * SECOND);
+        assert_eq!(
+            Pace {
+                delay: SECOND,
+                rate,
+                ..Pace::FREE
+            }
+            .interval(),
+            5 * SECOND
+        );
+        assert_eq!(
+            Pace {
+                delay: 9 * SECOND,
+                rate,
+                ..Pace::FREE
+            }
+            .interval(),
+            9 * SECOND
+        );
         assert_eq!(Pace::FREE.at_least(Some(3 * SECOND)).interval(), 3 * SECOND);
-        assert_eq!(Pace { delay: SECOND, ..Pace::FREE }.at_least(None).delay, SECOND);
+        assert_eq!(
+            Pace {
+                delay: SECOND,
+                ..Pace::FREE
+            }
+            .at_least(None)
+            .delay,
+            SECOND
+        );
     }
 
     #[test]

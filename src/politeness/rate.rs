@@ -31,11 +31,15 @@ impl Bucket {
     /// # Errors
     /// The time until there will be one.
     pub fn take(&mut self, rate: Rate, now: Instant) -> Result<Taken, Duration> {
-        let Some(quota) = Quota::with_period(rate.interval()) else { return Ok(Taken::default()) };
+        let Some(quota) = Quota::with_period(rate.interval()) else {
+            return Ok(Taken::default());
+        };
         let quota = quota.allow_burst(rate.burst());
         let limiter: RateLimiter<_, _, _, NoOpMiddleware<Nanos>> =
             RateLimiter::new(quota, self.memory(now), Frozen);
-        limiter.check().map_err(|not_until| not_until.wait_time_from(Frozen.now()))?;
+        limiter
+            .check()
+            .map_err(|not_until| not_until.wait_time_from(Frozen.now()))?;
         let full = limiter.into_state_store().0.into_inner();
         self.full = now.checked_add(full.into());
         Ok(Taken(rate.interval()))
@@ -63,7 +67,9 @@ impl Bucket {
     }
 
     fn memory(&self, now: Instant) -> Memory {
-        let left = self.full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now));
+        let left = self
+            .full
+            .map_or(Duration::ZERO, |full| full.saturating_duration_since(now));
         Memory(Cell::new(Nanos::from(left)))
     }
 }
@@ -133,8 +139,11 @@ mod tests {
     #[test]
     fn another_rate_sees_what_the_first_one_let_go() {
         let (clock, hand) = OurClock::manual();
-        let (mut bucket, slow, fast) =
-            (Bucket::default(), Rate::new(1, 10 * SECOND, 1), Rate::new(1, SECOND, 1));
+        let (mut bucket, slow, fast) = (
+            Bucket::default(),
+            Rate::new(1, 10 * SECOND, 1),
+            Rate::new(1, SECOND, 1),
+        );
         bucket.take(slow, clock.now()).unwrap();
         assert_eq!(bucket.take(fast, clock.now()), Err(10 * SECOND));
         hand.advance(10 * SECOND);

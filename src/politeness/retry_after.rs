@@ -23,10 +23,14 @@ impl RetryAfter {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return Some(Self::In(Duration::from_secs(text.parse().unwrap_or(u64::MAX))));
+            return Some(Self::In(Duration::from_secs(
+                text.parse().unwrap_or(u64::MAX),
+            )));
         }
         let date = httpdate::parse_http_date(text).ok()?;
-        Some(Self::At(date.duration_since(UNIX_EPOCH).unwrap_or_default()))
+        Some(Self::At(
+            date.duration_since(UNIX_EPOCH).unwrap_or_default(),
+        ))
     }
 
     /// The time from now on; `wall` is now, counted from 1970.
@@ -46,7 +50,9 @@ pub fn after(wait: Wait, ahead: usize, pace: &Pace) -> Duration {
         Why::Slots | Why::Probe => pace.interval().min(wait.time),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-    let time = own.saturating_add(pace.interval().saturating_mul(ahead)).clamp(LEAST, MOST);
+    let time = own
+        .saturating_add(pace.interval().saturating_mul(ahead))
+        .clamp(LEAST, MOST);
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
@@ -77,7 +83,10 @@ mod tests {
 
     #[test]
     fn who_is_sent_away_is_told_when_its_turn_might_come() {
-        let pace = Pace { delay: 2 * SECOND, ..Pace::FREE };
+        let pace = Pace {
+            delay: 2 * SECOND,
+            ..Pace::FREE
+        };
         for (time, why, ahead, seconds) in [
             (SECOND / 10, Why::Time, 0, 1),
             (SECOND * 3 / 2, Why::Time, 0, 2),
@@ -86,7 +95,11 @@ mod tests {
             (SECOND * 30, Why::Backoff, 1, 32),
             (SECOND, Why::Time, usize::MAX, 3_600),
         ] {
-            assert_eq!(after(Wait { time, why }, ahead, &pace), SECOND * seconds, "{time:?} {why:?} {ahead}");
+            assert_eq!(
+                after(Wait { time, why }, ahead, &pace),
+                SECOND * seconds,
+                "{time:?} {why:?} {ahead}"
+            );
         }
     }
 }

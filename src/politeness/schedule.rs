@@ -53,8 +53,17 @@ impl Schedule {
     /// The limits at a time, counted from 1970 in UTC. Each is that of the last window that holds and gives it: windows
     /// are like rules.
     pub fn at(&self, wall: Duration) -> Limits {
-        let hold = |window: &&Window| window.hours.hold_at(window.days, Moment::of(wall, window.offset));
-        self.0.iter().filter(hold).fold(Limits::default(), |limits, window| window.limits.over(limits))
+        let hold = |window: &&Window| {
+            window
+                .hours
+                .hold_at(window.days, Moment::of(wall, window.offset))
+        };
+        self.0
+            .iter()
+            .filter(hold)
+            .fold(Limits::default(), |limits, window| {
+                window.limits.over(limits)
+            })
     }
 }
 
@@ -79,13 +88,24 @@ mod tests {
     fn window(days: &[&str], hours: &str, offset: &str, delay_s: u64) -> Window {
         let days = days.iter().fold(Days::NONE, |days, day| days.and(day));
         let (hours, offset) = (Hours::parse(hours).unwrap(), Offset::parse(offset).unwrap());
-        let limits = Limits { delay: Some(Duration::from_secs(delay_s)), ..Limits::default() };
-        Window { days, hours, offset, limits }
+        let limits = Limits {
+            delay: Some(Duration::from_secs(delay_s)),
+            ..Limits::default()
+        };
+        Window {
+            days,
+            hours,
+            offset,
+            limits,
+        }
     }
 
     fn check(schedule: &Schedule, rows: &[(u64, Option<u64>)]) {
         for (seconds, delay_s) in rows {
-            let found = schedule.at(Duration::from_secs(*seconds)).delay.map(|delay| delay.as_secs());
+            let found = schedule
+                .at(Duration::from_secs(*seconds))
+                .delay
+                .map(|delay| delay.as_secs());
             assert_eq!(found, *delay_s, "{seconds}");
         }
     }
@@ -97,17 +117,44 @@ mod tests {
         // 2024-02-29T00:00:00Z.
         let leap = 1_709_164_800;
         for midnight in [NEW_YEAR, leap, leap + 24 * HOUR, 0] {
-            check(&schedule, &[(midnight, Some(7)), (midnight + 6 * HOUR - 1, Some(7))]);
-            check(&schedule, &[(midnight + 6 * HOUR, None), (midnight + 22 * HOUR - 1, None)]);
-            check(&schedule, &[(midnight + 22 * HOUR, Some(7)), (midnight + 24 * HOUR - 1, Some(7))]);
+            check(
+                &schedule,
+                &[(midnight, Some(7)), (midnight + 6 * HOUR - 1, Some(7))],
+            );
+            check(
+                &schedule,
+                &[
+                    (midnight + 6 * HOUR, None),
+                    (midnight + 22 * HOUR - 1, None),
+                ],
+            );
+            check(
+                &schedule,
+                &[
+                    (midnight + 22 * HOUR, Some(7)),
+                    (midnight + 24 * HOUR - 1, Some(7)),
+                ],
+            );
         }
     }
 
     #[test]
     fn days_and_hours_are_those_of_the_window_s_clock() {
         let thursday = Schedule::new([window(&["thu"], "00:00-24:00", "+02:00", 1)]);
-        check(&thursday, &[(NEW_YEAR - 2 * HOUR - 1, None), (NEW_YEAR - 2 * HOUR, Some(1))]);
-        check(&thursday, &[(NEW_YEAR + 22 * HOUR - 1, Some(1)), (NEW_YEAR + 22 * HOUR, None)]);
+        check(
+            &thursday,
+            &[
+                (NEW_YEAR - 2 * HOUR - 1, None),
+                (NEW_YEAR - 2 * HOUR, Some(1)),
+            ],
+        );
+        check(
+            &thursday,
+            &[
+                (NEW_YEAR + 22 * HOUR - 1, Some(1)),
+                (NEW_YEAR + 22 * HOUR, None),
+            ],
+        );
     }
 
     #[test]
@@ -116,11 +163,20 @@ mod tests {
         night.limits.rate = Some(Quota::Of(5, Duration::from_secs(1)));
         let mut year = window(&["thu"], "00:00-01:00", "UTC", 2);
         year.limits.concurrency = Some(9);
-        let none = Window { limits: Limits { rate: Some(Quota::Unlimited), ..Limits::default() }, ..year };
+        let none = Window {
+            limits: Limits {
+                rate: Some(Quota::Unlimited),
+                ..Limits::default()
+            },
+            ..year
+        };
         let schedule = Schedule::new([night, year, none]);
         let limits = schedule.at(Duration::from_secs(NEW_YEAR));
         assert_eq!(limits.delay, Some(Duration::from_secs(2)));
-        assert_eq!((limits.rate, limits.concurrency), (Some(Quota::Unlimited), Some(9)));
+        assert_eq!(
+            (limits.rate, limits.concurrency),
+            (Some(Quota::Unlimited), Some(9))
+        );
         let later = schedule.at(Duration::from_secs(NEW_YEAR + 2 * HOUR));
         assert_eq!(later, night.limits);
         assert_eq!(Schedule::new([]).at(Duration::ZERO), Limits::default());
@@ -130,7 +186,13 @@ mod tests {
     fn a_clock_that_jumps_only_changes_which_window_holds() {
         let schedule = Schedule::new([window(&["thu"], "00:00-01:00", "UTC", 3)]);
         let week = 7 * 24 * HOUR;
-        for wall in [NEW_YEAR, NEW_YEAR + 2 * week, NEW_YEAR - 1_000 * week, NEW_YEAR + 59 * 60, NEW_YEAR] {
+        for wall in [
+            NEW_YEAR,
+            NEW_YEAR + 2 * week,
+            NEW_YEAR - 1_000 * week,
+            NEW_YEAR + 59 * 60,
+            NEW_YEAR,
+        ] {
             check(&schedule, &[(wall, Some(3)), (wall + HOUR, None)]);
         }
         check(&schedule, &[(u64::MAX, None)]);

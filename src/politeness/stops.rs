@@ -80,7 +80,10 @@ impl StopSet {
 
     /// The stop of this id.
     pub fn entry(&self, id: StopId) -> Option<&Entry> {
-        let place = self.entries.binary_search_by_key(&id, |entry| entry.stop.id).ok()?;
+        let place = self
+            .entries
+            .binary_search_by_key(&id, |entry| entry.stop.id)
+            .ok()?;
         self.entries.get(place)
     }
 
@@ -93,18 +96,33 @@ impl StopSet {
     /// The same without those that this does not keep.
     #[must_use]
     pub fn keeping(&self, keep: impl Fn(&Entry) -> bool) -> Self {
-        Self::new(self.entries.iter().filter(|entry| keep(entry)).cloned().collect())
+        Self::new(
+            self.entries
+                .iter()
+                .filter(|entry| keep(entry))
+                .cloned()
+                .collect(),
+        )
     }
 
     /// The stop that covers a request: of several, the one that lasts longest.
     pub fn covering(&self, covers: &Covers<'_>, now: Instant) -> Option<&Entry> {
         let host = self.hosts.get(covers.host);
         let domains = domains(covers.host).filter_map(|domain| self.domains.get(domain));
-        let crawler = covers.crawler.and_then(|crawler| self.crawlers.get(crawler));
+        let crawler = covers
+            .crawler
+            .and_then(|crawler| self.crawlers.get(crawler));
         let rules = covers.rules.iter().filter_map(|rule| self.rules.get(*rule));
-        let places = host.into_iter().chain(domains).chain(crawler).chain(rules).flatten();
+        let places = host
+            .into_iter()
+            .chain(domains)
+            .chain(crawler)
+            .chain(rules)
+            .flatten();
         let entries = places.filter_map(|place| self.entries.get(*place));
-        entries.filter(|entry| entry.holds(now)).max_by_key(|entry| (entry.ends.is_none(), entry.ends))
+        entries
+            .filter(|entry| entry.holds(now))
+            .max_by_key(|entry| (entry.ends.is_none(), entry.ends))
     }
 
     fn places<'t>(&mut self, target: &'t Target) -> (&mut Places, &'t str) {
@@ -119,7 +137,9 @@ impl StopSet {
 
 /// A host and every domain above it: `a.b.c`, `b.c`, `c`.
 fn domains(host: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(host), |host| host.split_once('.').map(|(_, above)| above))
+    std::iter::successors(Some(host), |host| {
+        host.split_once('.').map(|(_, above)| above)
+    })
 }
 
 #[cfg(test)]
@@ -127,13 +147,35 @@ mod tests {
     use super::*;
 
     fn entry(id: u64, target: &str, ends: Option<Instant>) -> Entry {
-        let (target, reason) = (Target::parse(target).unwrap(), StopReason::new("too much").unwrap());
+        let (target, reason) = (
+            Target::parse(target).unwrap(),
+            StopReason::new("too much").unwrap(),
+        );
         let (id, since, until) = (StopId(id), Duration::ZERO, None);
-        Entry { stop: Arc::new(Stop { id, target, reason, since, until }), ends }
+        Entry {
+            stop: Arc::new(Stop {
+                id,
+                target,
+                reason,
+                since,
+                until,
+            }),
+            ends,
+        }
     }
 
-    fn covering(set: &StopSet, host: &str, crawler: &str, rules: &[&str], now: Instant) -> Option<u64> {
-        let covers = Covers { host, crawler: Some(crawler), rules };
+    fn covering(
+        set: &StopSet,
+        host: &str,
+        crawler: &str,
+        rules: &[&str],
+        now: Instant,
+    ) -> Option<u64> {
+        let covers = Covers {
+            host,
+            crawler: Some(crawler),
+            rules,
+        };
         set.covering(&covers, now).map(|entry| entry.stop.id.0)
     }
 
@@ -141,8 +183,20 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "any moment will do")]
     fn what_is_covered() {
         let now = Instant::now();
-        let targets = ["a.test", "*.b.test", "crawler:news", "rule:slow", "192.0.2.7", "domain:c"];
-        let set = StopSet::new((1..).zip(targets).map(|(id, target)| entry(id, target, None)).collect());
+        let targets = [
+            "a.test",
+            "*.b.test",
+            "crawler:news",
+            "rule:slow",
+            "192.0.2.7",
+            "domain:c",
+        ];
+        let set = StopSet::new(
+            (1..)
+                .zip(targets)
+                .map(|(id, target)| entry(id, target, None))
+                .collect(),
+        );
         for (host, crawler, rules, expected) in [
             ("a.test", "x", &[][..], Some(1)),
             ("www.a.test", "x", &[], None),
@@ -157,9 +211,17 @@ mod tests {
             ("c", "x", &[], Some(6)),
             ("test", "x", &[], None),
         ] {
-            assert_eq!(covering(&set, host, crawler, rules, now), expected, "{host} {crawler} {rules:?}");
+            assert_eq!(
+                covering(&set, host, crawler, rules, now),
+                expected,
+                "{host} {crawler} {rules:?}"
+            );
         }
-        let nobody = Covers { host: "z.test", crawler: None, rules: &[] };
+        let nobody = Covers {
+            host: "z.test",
+            crawler: None,
+            rules: &[],
+        };
         assert!(set.covering(&nobody, now).is_none());
     }
 
@@ -178,13 +240,24 @@ mod tests {
         assert!(set.entry(StopId(2)).is_none());
         for (after, expected) in [(4, Some(3)), (8, Some(3)), (9, None)] {
             let then = now + Duration::from_secs(after);
-            assert_eq!(covering(&set, "a.test", "x", &[], then), expected, "{after}");
+            assert_eq!(
+                covering(&set, "a.test", "x", &[], then),
+                expected,
+                "{after}"
+            );
         }
         let for_good = set.with(entry(4, "a.test", None));
         assert_eq!(covering(&for_good, "a.test", "x", &[], now), Some(4));
         assert_eq!(for_good.entry(StopId(4)).unwrap().left(now), None);
-        assert_eq!(for_good.entry(StopId(1)).unwrap().left(now), Some(Duration::from_secs(5)));
-        let ids: Vec<u64> = for_good.entries().iter().map(|entry| entry.stop.id.0).collect();
+        assert_eq!(
+            for_good.entry(StopId(1)).unwrap().left(now),
+            Some(Duration::from_secs(5))
+        );
+        let ids: Vec<u64> = for_good
+            .entries()
+            .iter()
+            .map(|entry| entry.stop.id.0)
+            .collect();
         assert_eq!(ids, [1, 3, 4]);
     }
 }

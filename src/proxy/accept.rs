@@ -139,7 +139,10 @@ pub async fn serve<O: Owner>(
 /// descriptors left: they come again at once.
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind as K;
-    matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::Interrupted)
+    matches!(
+        error.kind(),
+        K::ConnectionAborted | K::ConnectionReset | K::Interrupted
+    )
 }
 
 fn admit<O: Owner>(
@@ -156,11 +159,20 @@ fn admit<O: Owner>(
     match Room::take(room, peer.ip()) {
         Some(place) => {
             // Boxed, since a task is moved several times before it is in its place.
-            tokio::spawn(Box::pin(connection(socket, peer, place, reader, owner, drain.clone())));
+            tokio::spawn(Box::pin(connection(
+                socket,
+                peer,
+                place,
+                reader,
+                owner,
+                drain.clone(),
+            )));
         }
         None => {
             // With no place to be told so, the connection is just closed.
-            let Some(place) = Room::take_farewell(room) else { return };
+            let Some(place) = Room::take_farewell(room) else {
+                return;
+            };
             tokio::spawn(async move {
                 let _place = place;
                 send_away(socket, owner.overloaded(peer)).await;
@@ -209,7 +221,11 @@ async fn connection<O: Owner>(
     mut drain: DrainWatch,
 ) {
     let mut client = Handover::from(socket);
-    let mut connection = Connection { peer, client: client.watch(), kept: owner.connected(peer) };
+    let mut connection = Connection {
+        peer,
+        client: client.watch(),
+        kept: owner.connected(peer),
+    };
     while let Some(behind) = serve_http(client, &owner, &connection, settings, &mut drain).await {
         // Boxed, as all that most connections never do.
         match Box::pin(owner.carry_on(behind, &mut connection, &mut drain)).await {
@@ -234,7 +250,11 @@ async fn serve_http<O: Owner>(
     let service = service_fn(|request| answer(&**owner, request, &turn, connection, &behind));
     let ended = {
         // Gone with this block: hyper leaves the socket only if it came to do so.
-        let mut served = pin!(http(settings.limits).serve_connection(reader, service).with_upgrades());
+        let mut served = pin!(
+            http(settings.limits)
+                .serve_connection(reader, service)
+                .with_upgrades()
+        );
         let mut told = Stage::Serving;
         poll_fn(|cx| {
             let stage = drain.poll_stage(cx);
@@ -269,7 +289,11 @@ impl Behind {
     }
 
     async fn socket<O: Owner>(&self) -> Option<Handover> {
-        let upgrade = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let upgrade = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
         let upgraded = upgrade.await.ok()?;
         let parts = upgraded.downcast::<HeadReader<Arc<O>>>().ok()?;
         let mut client = parts.io.into_handover();
@@ -283,7 +307,9 @@ impl Behind {
 /// off or wider, so no timer is needed.
 fn http(limits: HeadLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.header_read_timeout(None).half_close(false).keep_alive(true);
+    http.header_read_timeout(None)
+        .half_close(false)
+        .keep_alive(true);
     // A target may be three times as long when it is encoded.
     http.max_buf_size(BUFFER.max(limits.bytes + 2 * limits.target));
     if limits.fields != INLINE_FIELDS {
@@ -302,19 +328,28 @@ fn answer<O: Owner>(
     connection: &Connection<O::Kept>,
     behind: &Behind,
 ) -> impl Future<Output = Result<Response<O::Body>, Unanswered<O::Error>>> {
-    let (open, last, connect) = (turn.begin(), turn.is_last(), request.method() == Method::CONNECT);
+    let (open, last, connect) = (
+        turn.begin(),
+        turn.is_last(),
+        request.method() == Method::CONNECT,
+    );
     if connect {
         behind.expect(hyper::upgrade::on(&mut request));
     }
     async move {
         if !last && request.body().is_end_stream() {
-            return owner.answer(request, open, connection).await.map_err(Unanswered::Hangup);
+            return owner
+                .answer(request, open, connection)
+                .await
+                .map_err(Unanswered::Hangup);
         }
         // Boxed, as all that few requests do: hyper moves the whole future for each of them.
         let mut response = Box::pin(answer_watched(owner, request, open, connection)).await?;
         let is_tunnel = connect && response.status().is_success();
         if last && !is_tunnel {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
     }

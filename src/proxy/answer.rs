@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE, RETRY_AFTER,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
+    RETRY_AFTER,
 };
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
@@ -108,8 +109,13 @@ pub struct Asker {
 impl Asker {
     /// Keeps the fields, without reading them: most requests are not refused.
     pub fn of(headers: &HeaderMap) -> Self {
-        let mut asker =
-            Self { agent: None, accept: None, conditional: Conditional::No, profile: None, wish: Wish::NONE };
+        let mut asker = Self {
+            agent: None,
+            accept: None,
+            conditional: Conditional::No,
+            profile: None,
+            wish: Wish::NONE,
+        };
         for (name, value) in first_values(headers) {
             match name.as_str() {
                 "user-agent" => asker.agent = Some(value.clone()),
@@ -151,8 +157,16 @@ impl Asker {
                 Profile::from_user_agent(self.agent.as_ref().map_or(&[], HeaderValue::as_bytes))
             }
         };
-        let accept = self.accept.as_ref().and_then(|v| v.to_str().ok()).unwrap_or("");
-        Manner { profile, conditional: self.conditional, format: Format::of(accept) }
+        let accept = self
+            .accept
+            .as_ref()
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or("");
+        Manner {
+            profile,
+            conditional: self.conditional,
+            format: Format::of(accept),
+        }
     }
 }
 
@@ -165,8 +179,16 @@ impl Format {
             weights.fold(0.0, f32::max)
         };
         let text = best(&["text/plain", "text/*"]);
-        let problem = best(&["application/problem+json", "application/json", "application/*"]);
-        if text > problem { Self::Text } else { Self::Problem }
+        let problem = best(&[
+            "application/problem+json",
+            "application/json",
+            "application/*",
+        ]);
+        if text > problem {
+            Self::Text
+        } else {
+            Self::Problem
+        }
     }
 }
 
@@ -177,7 +199,9 @@ fn weight(member: &str, ranges: &[&str]) -> Option<f32> {
     if !ranges.iter().any(|r| r.eq_ignore_ascii_case(range)) {
         return None;
     }
-    let q = parts.find_map(|p| p.trim().strip_prefix("q=")).map_or(Ok(1.0), str::parse);
+    let q = parts
+        .find_map(|p| p.trim().strip_prefix("q="))
+        .map_or(Ok(1.0), str::parse);
     Some(q.unwrap_or(0.0))
 }
 
@@ -188,7 +212,9 @@ pub fn refuse(
     in_force: InForce<'_>,
     decision: &str,
 ) -> Option<Response<Bytes>> {
-    let Wire::Status(code) = refusal.wire(manner.profile, manner.conditional) else { return None };
+    let Wire::Status(code) = refusal.wire(manner.profile, manner.conditional) else {
+        return None;
+    };
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::FORBIDDEN);
     let body = body(refusal, manner, in_force, decision, status);
     let mut response = Response::new(Bytes::new());
@@ -199,7 +225,9 @@ pub fn refuse(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let later = matches!(status.as_u16(), 429 | 503) || refusal.intent() == Some(Intent::Later);
     if later || refusal.retry_after.is_some() {
-        let seconds = refusal.retry_after.map_or(RETRY_SECONDS, |time| time.as_secs());
+        let seconds = refusal
+            .retry_after
+            .map_or(RETRY_SECONDS, |time| time.as_secs());
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
@@ -209,7 +237,10 @@ pub fn refuse(
         headers.insert(http::header::ALLOW, HeaderValue::from_static(ALLOWED));
     }
     if status != StatusCode::NOT_MODIFIED && status != StatusCode::NO_CONTENT {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(manner.format.media_type()));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static(manner.format.media_type()),
+        );
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         *response.body_mut() = body;
     }
@@ -226,7 +257,10 @@ pub fn tell_marks(headers: &mut HeaderMap, marks: Marks) {
     if let Some(failing) = marks.failing {
         headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
     }
-    marks.tags.into_iter().for_each(|tag| tell_tag(headers, tag));
+    marks
+        .tags
+        .into_iter()
+        .for_each(|tag| tell_tag(headers, tag));
     if let Some(redirect) = marks.redirect {
         headers.insert(CRAWL_REDIRECT, redirect);
     }
@@ -265,12 +299,18 @@ impl Format {
 /// The robots.txt of a host that the policy refuses whole: crawlers take any 4xx for "all allowed".
 pub fn robots_txt(refusal: &Refusal, in_force: InForce<'_>, decision: &str) -> Response<Bytes> {
     let text = Bytes::from_static(b"User-agent: *\nDisallow: /\n");
-    let refusal = Refusal { error: Some("proxy_internal_response"), ..refusal.clone() };
+    let refusal = Refusal {
+        error: Some("proxy_internal_response"),
+        ..refusal.clone()
+    };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     reason_headers(headers, &refusal, in_force, decision);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     *response.body_mut() = text;
     response
@@ -283,27 +323,48 @@ pub fn known_robots_txt(known: &Known) -> Response<Bytes> {
         Standing::Rules(_) | Standing::AllowAll => known,
     };
     let text = in_force.rules().map(|rules| rules.text().clone());
-    let absent = in_force.status.filter(|status| (400..500).contains(status)).unwrap_or(404);
+    let absent = in_force
+        .status
+        .filter(|status| (400..500).contains(status))
+        .unwrap_or(404);
     let status = if text.is_some() { 200 } else { absent };
     let text = text.unwrap_or_default();
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     let headers = response.headers_mut();
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(CrawlStatus::of_origin(status).as_str()));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(
+        CRAWL_STATUS,
+        HeaderValue::from_static(CrawlStatus::of_origin(status).as_str()),
+    );
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     *response.body_mut() = text;
     response
 }
 
-fn reason_headers(headers: &mut HeaderMap, refusal: &Refusal, in_force: InForce<'_>, decision: &str) {
+fn reason_headers(
+    headers: &mut HeaderMap,
+    refusal: &Refusal,
+    in_force: InForce<'_>,
+    decision: &str,
+) {
     let row = refusal.reason.row();
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(row.crawl_status.as_str()));
+    headers.insert(
+        CRAWL_STATUS,
+        HeaderValue::from_static(row.crawl_status.as_str()),
+    );
     headers.insert(CRAWL_REASON, HeaderValue::from_static(row.name));
     if let Some(rule) = &refusal.rule {
         insert(headers, CRAWL_RULE, rule.as_str());
     }
-    insert(headers, CRAWL_POLICY, &format!("{}@{}", in_force.name, in_force.revision));
+    insert(
+        headers,
+        CRAWL_POLICY,
+        &format!("{}@{}", in_force.name, in_force.revision),
+    );
     insert(headers, CRAWL_DECISION, decision);
     headers.insert(CRAWL_RETRY, HeaderValue::from_static(row.retry.as_str()));
     if let Some(code) = refusal.code.or(row.code) {
@@ -323,9 +384,16 @@ fn proxy_status(refusal: &Refusal) -> String {
     if let Some(status) = refusal.received_status {
         member.push_str(&format!("; received-status={status}"));
     }
-    let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!("; rule={rule}"));
-    let line = refusal.robots_line.map_or(String::new(), |line| format!("; line={line}"));
-    let fault = refusal.fault.map_or(String::new(), |fault| format!("; {}", fault.words));
+    let rule = refusal
+        .rule
+        .as_ref()
+        .map_or(String::new(), |rule| format!("; rule={rule}"));
+    let line = refusal
+        .robots_line
+        .map_or(String::new(), |line| format!("; line={line}"));
+    let fault = refusal
+        .fault
+        .map_or(String::new(), |fault| format!("; {}", fault.words));
     member.push_str(&format!("; details=\"{}{rule}{line}{fault}\"", row.name));
     member
 }
@@ -348,9 +416,15 @@ fn body(
         return Bytes::new();
     }
     let row = refusal.reason.row();
-    let detail = refusal.detail.as_deref().map_or_else(|| row.title.to_owned(), harmless);
+    let detail = refusal
+        .detail
+        .as_deref()
+        .map_or_else(|| row.title.to_owned(), harmless);
     if manner.format == Format::Text {
-        let rule = refusal.rule.as_ref().map_or(String::new(), |rule| format!(" rule={rule}"));
+        let rule = refusal
+            .rule
+            .as_ref()
+            .map_or(String::new(), |rule| format!(" rule={rule}"));
         return format!("{} ({}{rule}; {decision}): {detail}\n", row.title, row.name).into();
     }
     let problem = json!({
@@ -372,7 +446,10 @@ fn body(
 
 /// Some crawlers read the body of a refusal: it has one line, and nothing in it is a link.
 fn harmless(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace("://", " ")
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace("://", " ")
 }
 
 #[cfg(test)]
@@ -384,18 +461,33 @@ mod tests {
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-        let in_force = InForce { name: "acme", revision: "3f9c2a1b" };
-        refuse(refusal, Asker::of(&headers).manner(ProfileChoice::Always(profile)), in_force, "a1-1").unwrap()
+        let in_force = InForce {
+            name: "acme",
+            revision: "3f9c2a1b",
+        };
+        refuse(
+            refusal,
+            Asker::of(&headers).manner(ProfileChoice::Always(profile)),
+            in_force,
+            "a1-1",
+        )
+        .unwrap()
     }
 
     fn by_rule() -> Refusal {
-        Refusal { rule: RuleId::new("no-cgi"), ..Refusal::new(Reason::Rule, Stage::Request) }
+        Refusal {
+            rule: RuleId::new("no-cgi"),
+            ..Refusal::new(Reason::Rule, Stage::Request)
+        }
     }
 
     #[test]
     fn a_refusal_says_why_in_headers_and_body() {
-        let response =
-            answered(&by_rule().with_detail("no\r\nscripts, see http://wiki/x"), Profile::Generic, "*/*");
+        let response = answered(
+            &by_rule().with_detail("no\r\nscripts, see http://wiki/x"),
+            Profile::Generic,
+            "*/*",
+        );
         assert_eq!(response.status(), 451);
         let header = |name| response.headers()[name].to_str().unwrap();
         assert_eq!(header("crawl-status"), "REJECTED_FILTER");
@@ -422,16 +514,34 @@ mod tests {
             ("text/plain;q=banana", false),
         ] {
             let response = answered(&by_rule(), Profile::Generic, accept);
-            let is_text = response.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/plain");
+            let is_text = response.headers()[CONTENT_TYPE]
+                .to_str()
+                .unwrap()
+                .starts_with("text/plain");
             assert_eq!(is_text, text, "{accept}");
         }
     }
 
     #[test]
     fn heritrix_gets_no_body_and_is_hung_up_on_when_there_is_no_room() {
-        assert!(answered(&by_rule(), Profile::Heritrix, "*/*").body().is_empty());
+        assert!(
+            answered(&by_rule(), Profile::Heritrix, "*/*")
+                .body()
+                .is_empty()
+        );
         let later = Refusal::new(Reason::Overloaded, Stage::Identify);
         let manner = Asker::of(&HeaderMap::new()).manner(ProfileChoice::Always(Profile::Heritrix));
-        assert!(refuse(&later, manner, InForce { name: "p", revision: "0" }, "d").is_none());
+        assert!(
+            refuse(
+                &later,
+                manner,
+                InForce {
+                    name: "p",
+                    revision: "0"
+                },
+                "d"
+            )
+            .is_none()
+        );
     }
 }

@@ -144,11 +144,17 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
         let this = self.get_mut();
         let next = match &mut this.content {
             Content::Full(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
-            Content::Streamed(download) => ready!(download.poll_data(cx)).map(|r| r.map(Frame::data)),
-            Content::Document(document) => ready!(document.poll_data(cx)).map(|r| r.map(Frame::data)),
+            Content::Streamed(download) => {
+                ready!(download.poll_data(cx)).map(|r| r.map(Frame::data))
+            }
+            Content::Document(document) => {
+                ready!(document.poll_data(cx)).map(|r| r.map(Frame::data))
+            }
         };
         match &next {
-            Some(Ok(frame)) => this.guard.sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
+            Some(Ok(frame)) => this
+                .guard
+                .sent(frame.data_ref().map_or(0, |d| d.len() as u64)),
             Some(Err(error)) => this.guard.broke(*error),
             None => {}
         }
@@ -166,7 +172,9 @@ impl<G: BodyGuard + Unpin> HttpBody for Body<G> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Content::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
+            }
             Content::Streamed(download) => download.incoming.size_hint(),
             Content::Document(document) => document.size_hint(),
         }
@@ -219,16 +227,34 @@ pub struct BodyTimes {
 impl BodyTimes {
     /// With what the policy says in place of the configuration.
     pub fn with(self, timeouts: OfBodies) -> Self {
-        Self { idle: timeouts.idle.unwrap_or(self.idle), whole: timeouts.whole.unwrap_or(self.whole) }
+        Self {
+            idle: timeouts.idle.unwrap_or(self.idle),
+            whole: timeouts.whole.unwrap_or(self.whole),
+        }
     }
 }
 
 impl Download {
     /// The body of an answer that came on this connection.
-    pub fn new(incoming: Incoming, link: Box<Link>, slot: Slot, home: Home, times: BodyTimes) -> Self {
+    pub fn new(
+        incoming: Incoming,
+        link: Box<Link>,
+        slot: Slot,
+        home: Home,
+        times: BodyTimes,
+    ) -> Self {
         let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.whole));
         let (link, slot) = (Some(link), Some(slot));
-        Self { incoming, link, home, idle, whole, left: u64::MAX, after: After::Reuse, slot }
+        Self {
+            incoming,
+            link,
+            home,
+            idle,
+            whole,
+            left: u64::MAX,
+            after: After::Reuse,
+            slot,
+        }
     }
 
     /// Breaks off once more than this many bytes have come.
@@ -279,7 +305,9 @@ impl Download {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.idle.note();
                     // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
-                    let Ok(data) = frame.into_data() else { continue };
+                    let Ok(data) = frame.into_data() else {
+                        continue;
+                    };
                     if let Some(slot) = &mut self.slot {
                         slot.received(data.len());
                     }
@@ -310,7 +338,10 @@ impl Download {
     }
 
     /// The body asks the connection for bytes, the connection hands them to the body: both are polled here.
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_incoming(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) {
             return Poll::Ready(next);
         }
@@ -349,7 +380,9 @@ impl Download {
     /// Behind the last byte, once or more. The connection may need one more turn to see that the message is over.
     pub(in crate::proxy) fn give_back(&mut self) {
         self.slot = None;
-        let Some(mut link) = self.link.take() else { return };
+        let Some(mut link) = self.link.take() else {
+            return;
+        };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         if self.after == After::Close {
             return;
@@ -401,7 +434,10 @@ impl UploadWatch {
     /// Looks.
     pub fn look(&self) -> Uploaded {
         let moved = Uploaded::Some as u8;
-        match self.turn.compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed) {
+        match self
+            .turn
+            .compare_exchange(moved, Uploaded::Nothing as u8, Relaxed, Relaxed)
+        {
             Ok(_) => Uploaded::Some,
             Err(state) if state == Uploaded::Awaited as u8 => Uploaded::Awaited,
             Err(_) => Uploaded::Nothing,
@@ -426,7 +462,13 @@ impl Upload {
         }
         let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.whole));
         let watch = UploadWatch::default();
-        Self::Streamed(Box::new(Uploading { incoming, left: limit, idle, whole, watch }))
+        Self::Streamed(Box::new(Uploading {
+            incoming,
+            left: limit,
+            idle,
+            whole,
+            watch,
+        }))
     }
 
     /// Follows the body's way; nothing to follow if there is none.
@@ -455,7 +497,11 @@ impl HttpBody for Upload {
             Self::Empty => Poll::Ready(None),
             Self::Streamed(uploading) => {
                 let next = uploading.poll_data(cx);
-                uploading.watch.note(if next.is_pending() { Uploaded::Awaited } else { Uploaded::Some });
+                uploading.watch.note(if next.is_pending() {
+                    Uploaded::Awaited
+                } else {
+                    Uploaded::Some
+                });
                 next.map(|next| next.map(|r| r.map(Frame::data)))
             }
         }
@@ -482,7 +528,9 @@ impl Uploading {
             match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.idle.note();
-                    let Ok(data) = frame.into_data() else { continue };
+                    let Ok(data) = frame.into_data() else {
+                        continue;
+                    };
                     let Some(left) = self.left.checked_sub(data.len() as u64) else {
                         return Poll::Ready(Some(Err(BodyError::TooLarge)));
                     };

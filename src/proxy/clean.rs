@@ -3,8 +3,8 @@
 //! Fields are changed in place, in one pass over those that there are.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
-    TRANSFER_ENCODING, VIA,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SET_COOKIE, TRANSFER_ENCODING, VIA,
 };
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
@@ -75,7 +75,11 @@ impl ViaName {
             HeaderValue::from_str(&format!("{version} {pseudonym}"))
                 .unwrap_or(HeaderValue::from_static("1.1 crawlgate"))
         };
-        Self { request: value("1.1"), request_1_0: value("1.0"), pseudonym: pseudonym.into() }
+        Self {
+            request: value("1.1"),
+            request_1_0: value("1.0"),
+            pseudonym: pseudonym.into(),
+        }
     }
 
     /// Whether a message has come through this process before.
@@ -91,16 +95,24 @@ impl ViaName {
 
     /// Adds this proxy behind those that the message came through already.
     fn append(&self, headers: &mut HeaderMap, version: Version) {
-        let value = if version == Version::HTTP_10 { &self.request_1_0 } else { &self.request };
+        let value = if version == Version::HTTP_10 {
+            &self.request_1_0
+        } else {
+            &self.request
+        };
         headers.append(VIA, value.clone());
     }
 }
 
 /// Makes a client's fields those of a request to the origin.
 pub fn request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
-    remove(headers, |name| is_hop_by_hop(name) || is_for_the_proxy(name) || is_ours(name));
+    remove(headers, |name| {
+        is_hop_by_hop(name) || is_for_the_proxy(name) || is_ours(name)
+    });
     via.append(headers, version);
-    let agrees = headers.get(HOST).is_some_and(|h| h.as_bytes() == authority.as_bytes());
+    let agrees = headers
+        .get(HOST)
+        .is_some_and(|h| h.as_bytes() == authority.as_bytes());
     if !agrees && let Ok(value) = HeaderValue::from_str(authority) {
         headers.insert(HOST, value);
     }
@@ -127,15 +139,29 @@ pub struct UnknownCoding;
 pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
-        let chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        let chunked = coding
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked");
         if !chunked || codings.next().is_some() {
             return Err(UnknownCoding);
         }
         let both = headers.remove(CONTENT_LENGTH).is_some();
-        return Ok(if both { Framing::Doubtful } else { Framing::Plain });
+        return Ok(if both {
+            Framing::Doubtful
+        } else {
+            Framing::Plain
+        });
     }
-    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(Framing::Plain) };
-    let first = length.as_bytes().split(|b| *b == b',').next().unwrap_or_default().trim_ascii();
+    let Some(length) = headers.get(CONTENT_LENGTH) else {
+        return Ok(Framing::Plain);
+    };
+    let first = length
+        .as_bytes()
+        .split(|b| *b == b',')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     if first.len() < length.len()
         && let Ok(one) = HeaderValue::from_bytes(first)
     {
@@ -146,17 +172,25 @@ pub fn settle_framing(headers: &mut HeaderMap) -> Result<Framing, UnknownCoding>
 
 /// Makes an origin's fields those of an answer to the client.
 pub fn response(headers: &mut HeaderMap, status: StatusCode, version: Version, via: &ViaName) {
-    remove(headers, |name| is_hop_by_hop(name) || is_ours(name) || leads_around(name));
+    remove(headers, |name| {
+        is_hop_by_hop(name) || is_ours(name) || leads_around(name)
+    });
     remove_our_proxy_status(headers);
     settle_content_type(headers);
     via.append(headers, version);
-    headers.insert(CRAWL_STATUS, HeaderValue::from_static(CrawlStatus::of_origin(status.as_u16()).as_str()));
+    headers.insert(
+        CRAWL_STATUS,
+        HeaderValue::from_static(CrawlStatus::of_origin(status.as_u16()).as_str()),
+    );
 }
 
 /// Makes the fields of one URL's answer those of an answer to another, for which the client takes it: where it leads to
 /// is said whole if that would be elsewhere, and another host's cookies are not for the client to keep.
 pub fn in_place(headers: &mut HeaderMap, asked: &UrlTarget, fetched: &UrlTarget) {
-    if let Some(location) = headers.get(LOCATION).and_then(|value| leading_there(value, asked, fetched)) {
+    if let Some(location) = headers
+        .get(LOCATION)
+        .and_then(|value| leading_there(value, asked, fetched))
+    {
         headers.insert(LOCATION, location);
     }
     if asked.host() != fetched.host() {
@@ -165,20 +199,32 @@ pub fn in_place(headers: &mut HeaderMap, asked: &UrlTarget, fetched: &UrlTarget)
 }
 
 /// A `Location` as it has to be said to who asked for another URL; none if it may stay as it is.
-fn leading_there(location: &HeaderValue, asked: &UrlTarget, fetched: &UrlTarget) -> Option<HeaderValue> {
+fn leading_there(
+    location: &HeaderValue,
+    asked: &UrlTarget,
+    fetched: &UrlTarget,
+) -> Option<HeaderValue> {
     let location = std::str::from_utf8(location.as_bytes()).ok()?.trim();
     let target = fetched.join(location).ok()?;
     if asked.join(location).is_ok_and(|other| other == target) {
         return None;
     }
-    let fragment = location.find('#').and_then(|at| location.get(at..)).unwrap_or("");
+    let fragment = location
+        .find('#')
+        .and_then(|at| location.get(at..))
+        .unwrap_or("");
     HeaderValue::from_str(&format!("{}{fragment}", target.as_str())).ok()
 }
 
 /// Removes the fields that the function picks, and those that `Connection` names.
 fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
-    removed.extend(headers.keys().filter(|name| is_removed(name.as_str())).cloned());
+    removed.extend(
+        headers
+            .keys()
+            .filter(|name| is_removed(name.as_str()))
+            .cloned(),
+    );
     if removed.contains(&CONNECTION) {
         removed.extend(nominated(headers));
     }
@@ -189,9 +235,14 @@ fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
 
 /// The fields that `Connection` names (RFC 9110 section 7.6.1), but never those that frame or route a message.
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    let options = headers.get_all(CONNECTION).iter().flat_map(|v| v.as_bytes().split(|b| *b == b','));
+    let options = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|v| v.as_bytes().split(|b| *b == b','));
     let names = options.filter_map(|option| HeaderName::from_bytes(option.trim_ascii()).ok());
-    names.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
+    names
+        .filter(|name| !NEVER_NOMINATED.contains(name))
+        .collect()
 }
 
 /// Of several `Content-Type` fields the one that was judged is left: the last that is valid, as browsers have it. A
@@ -200,9 +251,14 @@ fn settle_content_type(headers: &mut HeaderMap) {
     if headers.get_all(CONTENT_TYPE).iter().nth(1).is_none() {
         return;
     }
-    let is_valid = |value: &&HeaderValue| !essence(&String::from_utf8_lossy(value.as_bytes())).is_empty();
+    let is_valid =
+        |value: &&HeaderValue| !essence(&String::from_utf8_lossy(value.as_bytes())).is_empty();
     let values = || headers.get_all(CONTENT_TYPE).iter();
-    if let Some(judged) = values().rfind(is_valid).or_else(|| values().next_back()).cloned() {
+    if let Some(judged) = values()
+        .rfind(is_valid)
+        .or_else(|| values().next_back())
+        .cloned()
+    {
         headers.insert(CONTENT_TYPE, judged);
     }
 }
@@ -215,7 +271,9 @@ fn remove_our_proxy_status(headers: &mut HeaderMap) {
     let values: Vec<HeaderValue> = headers.get_all(PROXY_STATUS).iter().cloned().collect();
     headers.remove(PROXY_STATUS);
     for value in values.iter().filter_map(|v| v.to_str().ok()) {
-        let others: Vec<&str> = members(value).filter(|member| !is_our_member(member)).collect();
+        let others: Vec<&str> = members(value)
+            .filter(|member| !is_our_member(member))
+            .collect();
         if let Ok(kept) = HeaderValue::from_str(&others.join(", "))
             && !others.is_empty()
         {
@@ -225,7 +283,12 @@ fn remove_our_proxy_status(headers: &mut HeaderMap) {
 }
 
 fn is_our_member(member: &str) -> bool {
-    let name = member.split(';').next().unwrap_or(member).trim().trim_matches('"');
+    let name = member
+        .split(';')
+        .next()
+        .unwrap_or(member)
+        .trim()
+        .trim_matches('"');
     name.eq_ignore_ascii_case("crawlgate")
 }
 
@@ -248,13 +311,24 @@ mod tests {
 
     fn map(fields: &[(&'static str, &str)]) -> HeaderMap {
         let value = |v: &str| HeaderValue::from_str(v).unwrap();
-        fields.iter().map(|(name, v)| (HeaderName::from_static(name), value(v))).collect()
+        fields
+            .iter()
+            .map(|(name, v)| (HeaderName::from_static(name), value(v)))
+            .collect()
     }
 
     fn sent(fields: &[(&'static str, &str)]) -> Vec<String> {
         let mut headers = map(fields);
-        request(&mut headers, "ok.test", Version::HTTP_11, &ViaName::new("a1"));
-        headers.iter().map(|(n, v)| format!("{n}: {}", v.to_str().unwrap())).collect()
+        request(
+            &mut headers,
+            "ok.test",
+            Version::HTTP_11,
+            &ViaName::new("a1"),
+        );
+        headers
+            .iter()
+            .map(|(n, v)| format!("{n}: {}", v.to_str().unwrap()))
+            .collect()
     }
 
     #[test]
@@ -269,13 +343,21 @@ mod tests {
             ("crawl-priority", "-2"),
             ("priority", "u=0"),
             ("x-forwarded-for", "10.0.0.1"),
-            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            (
+                "traceparent",
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            ),
             ("tracestate", "vendor=1"),
             ("baggage", "user=7"),
             ("cookie", "a=b"),
         ]);
         assert_eq!(fields.len(), 4, "{fields:?}");
-        for kept in ["host: ok.test", "content-length: 3", "cookie: a=b", "via: 1.1 crawlgate-a1"] {
+        for kept in [
+            "host: ok.test",
+            "content-length: 3",
+            "cookie: a=b",
+            "via: 1.1 crawlgate-a1",
+        ] {
             assert!(fields.contains(&kept.to_owned()), "{kept}: {fields:?}");
         }
     }
@@ -285,9 +367,17 @@ mod tests {
         let mut headers = map(&[
             ("crawl-rule", "forged"),
             ("crawl-anything", "x"),
-            ("proxy-status", "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate"),
+            (
+                "proxy-status",
+                "\"crawlgate\"; details=\"a, b\", cdn; error=dns_error, crawlgate",
+            ),
         ]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
+        response(
+            &mut headers,
+            StatusCode::OK,
+            Version::HTTP_11,
+            &ViaName::new("a1"),
+        );
         assert_eq!(headers["proxy-status"], "cdn; error=dns_error");
         assert_eq!(headers["crawl-status"], "ACCEPTED");
         assert!(!headers.contains_key("crawl-rule") && !headers.contains_key("crawl-anything"));
@@ -295,22 +385,48 @@ mod tests {
 
     #[test]
     fn nothing_leads_around_the_proxy() {
-        let mut headers =
-            map(&[("alt-svc", "h3=\":443\"; ma=86400"), ("alt-svc", "clear"), ("alt-used", "h")]);
-        response(&mut headers, StatusCode::OK, Version::HTTP_11, &ViaName::new("a1"));
-        assert!(!headers.contains_key("alt-svc") && headers.contains_key("alt-used"), "{headers:?}");
+        let mut headers = map(&[
+            ("alt-svc", "h3=\":443\"; ma=86400"),
+            ("alt-svc", "clear"),
+            ("alt-used", "h"),
+        ]);
+        response(
+            &mut headers,
+            StatusCode::OK,
+            Version::HTTP_11,
+            &ViaName::new("a1"),
+        );
+        assert!(
+            !headers.contains_key("alt-svc") && headers.contains_key("alt-used"),
+            "{headers:?}"
+        );
     }
 
     #[test]
     fn a_body_has_one_length_or_none() {
         for (fields, left) in [
-            (&[("content-length", "3"), ("transfer-encoding", "Chunked")][..], Ok((Framing::Doubtful, None))),
-            (&[("transfer-encoding", "Chunked")][..], Ok((Framing::Plain, None))),
-            (&[("content-length", "5, 5")][..], Ok((Framing::Plain, Some("5")))),
-            (&[("content-length", "5")][..], Ok((Framing::Plain, Some("5")))),
+            (
+                &[("content-length", "3"), ("transfer-encoding", "Chunked")][..],
+                Ok((Framing::Doubtful, None)),
+            ),
+            (
+                &[("transfer-encoding", "Chunked")][..],
+                Ok((Framing::Plain, None)),
+            ),
+            (
+                &[("content-length", "5, 5")][..],
+                Ok((Framing::Plain, Some("5"))),
+            ),
+            (
+                &[("content-length", "5")][..],
+                Ok((Framing::Plain, Some("5"))),
+            ),
             (&[][..], Ok((Framing::Plain, None))),
             (&[("transfer-encoding", "gzip")][..], Err(UnknownCoding)),
-            (&[("transfer-encoding", "gzip, chunked")][..], Err(UnknownCoding)),
+            (
+                &[("transfer-encoding", "gzip, chunked")][..],
+                Err(UnknownCoding),
+            ),
         ] {
             let mut headers = map(fields);
             let settled = settle_framing(&mut headers);

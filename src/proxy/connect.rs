@@ -93,7 +93,12 @@ struct Blind {
 impl Seat {
     /// The seat of a connection that begins.
     pub fn new(caller: Caller, counted: OpenConnection) -> Self {
-        Self { caller, _counted: counted, granted: Mutex::new(None), inside: None }
+        Self {
+            caller,
+            _counted: counted,
+            granted: Mutex::new(None),
+            inside: None,
+        }
     }
 
     /// The tunnel that the connection is, once it has been looked into.
@@ -106,7 +111,10 @@ impl Seat {
     }
 
     fn granted(&mut self) -> Option<Box<Granted>> {
-        self.granted.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        self.granted
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -115,9 +123,16 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub(super) async fn connect(&self, request: Request<Incoming>, open: ServiceOpen, seat: &Seat) -> Reply {
+    pub(super) async fn connect(
+        &self,
+        request: Request<Incoming>,
+        open: ServiceOpen,
+        seat: &Seat,
+    ) -> Reply {
         self.recorder.log().room().await;
-        let mut record = self.recorder.begin(self.recorder.clock().now(), request.method());
+        let mut record = self
+            .recorder
+            .begin(self.recorder.clock().now(), request.method());
         record.client(seat.caller.address());
         let mut snapshot = self.in_force.load();
         let mut asker = Asker::of(request.headers());
@@ -129,7 +144,10 @@ impl Exchange {
         };
         let way = match way {
             Ok(way) => way,
-            Err(Panicked) => Err(Box::new(Refusal::new(Reason::InternalError, record.stage()))),
+            Err(Panicked) => Err(Box::new(Refusal::new(
+                Reason::InternalError,
+                record.stage(),
+            ))),
         };
         let (host, onward) = match way {
             Ok(way) => way,
@@ -147,7 +165,11 @@ impl Exchange {
         self.count(&onward);
         record.answered(200, Source::Proxy);
         record.tunnel_opened();
-        seat.grant(Granted { record, host, onward });
+        seat.grant(Granted {
+            record,
+            host,
+            onward,
+        });
         Ok(established(open))
     }
 
@@ -157,7 +179,10 @@ impl Exchange {
                 self.recorder.metrics().tunnel_decided(TunnelVerdict::Allow)
             }
             Onward::Open(open) => match &open.refused {
-                None => self.recorder.metrics().tunnel_decided(TunnelVerdict::Intercept),
+                None => self
+                    .recorder
+                    .metrics()
+                    .tunnel_decided(TunnelVerdict::Intercept),
                 Some(refusal) => self.count_refused(refusal.reason),
             },
         }
@@ -165,7 +190,11 @@ impl Exchange {
 
     fn count_refused(&self, reason: Reason) {
         let undecided = reason == Reason::Undecided;
-        let verdict = if undecided { TunnelVerdict::Undecided } else { TunnelVerdict::Reject };
+        let verdict = if undecided {
+            TunnelVerdict::Undecided
+        } else {
+            TunnelVerdict::Reject
+        };
         self.recorder.metrics().tunnel_decided(verdict);
     }
 
@@ -188,9 +217,14 @@ impl Exchange {
         record.enter(Stage::Connect);
         if !is_in(&self.tunnels.settings.connect_ports, host.port()) {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
-            return Err(refusal.with_detail("the port is none that a tunnel may go to").into());
+            return Err(refusal
+                .with_detail("the port is none that a tunnel may go to")
+                .into());
         }
-        let asked = TunnelAsked { host: host.clone(), crawler: who.crawler.clone() };
+        let asked = TunnelAsked {
+            host: host.clone(),
+            crawler: who.crawler.clone(),
+        };
         let tls = is_in(&self.tunnels.settings.tls_ports, host.port());
         let refused = match intercept::way(self.interceptor.as_deref(), &asked, snapshot) {
             TlsWay::Intercept => None,
@@ -199,10 +233,12 @@ impl Exchange {
                 record.allowed(None);
                 return Ok((host.clone(), Onward::Plain(who, self.place(&host)?)));
             }
-            TlsWay::Tunnel | TlsWay::Reject(_) => match Box::pin(self.blind(asked, snapshot, record)).await {
-                Ok(blind) => return Ok((host, blind)),
-                Err(refusal) => Some(refusal),
-            },
+            TlsWay::Tunnel | TlsWay::Reject(_) => {
+                match Box::pin(self.blind(asked, snapshot, record)).await {
+                    Ok(blind) => return Ok((host, blind)),
+                    Err(refusal) => Some(refusal),
+                }
+            }
         };
         let onward = self.open(&host, who, refused, snapshot)?;
         Ok((host, onward))
@@ -219,7 +255,11 @@ impl Exchange {
         let Some(interceptor) = &self.interceptor else {
             return Err(refused.unwrap_or_else(|| intercept::blindfolded().into()));
         };
-        let telling = if is_certifiable(host.host()) { interceptor.telling() } else { Telling::AtConnect };
+        let telling = if is_certifiable(host.host()) {
+            interceptor.telling()
+        } else {
+            Telling::AtConnect
+        };
         match (&refused, telling) {
             (Some(refusal), Telling::AtConnect) => return Err(refusal.clone()),
             (None, Telling::AtConnect) if !is_certifiable(host.host()) => {
@@ -230,7 +270,12 @@ impl Exchange {
             (_, Telling::Inside | Telling::AtConnect) => {}
         }
         let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
-        Ok(Onward::Open(Box::new(Open { who, refused, interceptor, under })))
+        Ok(Onward::Open(Box::new(Open {
+            who,
+            refused,
+            interceptor,
+            under,
+        })))
     }
 
     /// A tunnel of which nothing will be seen: judged by its host, dialled.
@@ -248,9 +293,20 @@ impl Exchange {
             hold: &self.hold,
             patience: self.tunnels.settings.dial.total,
         };
-        let TunnelPassage { outcome, judged, held } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
+        let TunnelPassage {
+            outcome,
+            judged,
+            held,
+        } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
         note(record, &judged);
-        timing::decided(record, Waited { found_in: judged.found_in, fetched_in: None, held });
+        timing::decided(
+            record,
+            Waited {
+                found_in: judged.found_in,
+                fetched_in: None,
+                held,
+            },
+        );
         if held.is_some() {
             *snapshot = Arc::clone(&judged.snapshot);
         }
@@ -297,7 +353,11 @@ impl Exchange {
         record.connected_in(connect.took);
         record.part(Part::Connect, connect);
         record.address(address.ip());
-        Ok(Blind { origin, address, judged })
+        Ok(Blind {
+            origin,
+            address,
+            judged,
+        })
     }
 }
 
@@ -314,7 +374,11 @@ fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {
 }
 
 /// Puts the cause of a refusal where clients show it: `Policy-451 rule=no-cgi id=9f3c01ab-1f` (decisions.md section 4).
-fn with_phrase(mut response: Response<Bytes>, refusal: &Refusal, record: &Record) -> Response<Bytes> {
+fn with_phrase(
+    mut response: Response<Bytes>,
+    refusal: &Refusal,
+    record: &Record,
+) -> Response<Bytes> {
     let phrase = phrase(response.status().as_u16(), refusal, &record.id().text());
     if let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes()) {
         response.extensions_mut().insert(phrase);
@@ -341,14 +405,25 @@ mod tests {
 
     #[test]
     fn the_phrase_says_why_in_eighty_characters() {
-        let by_rule =
-            |id: &str| Refusal { rule: RuleId::new(id), ..Refusal::new(Reason::Rule, Stage::Request) };
+        let by_rule = |id: &str| Refusal {
+            rule: RuleId::new(id),
+            ..Refusal::new(Reason::Rule, Stage::Request)
+        };
         let id = "9f3c01ab-ffffffffffffffff";
-        assert_eq!(phrase(451, &by_rule("no-cgi"), "a-1"), "Policy-451 rule=no-cgi id=a-1");
+        assert_eq!(
+            phrase(451, &by_rule("no-cgi"), "a-1"),
+            "Policy-451 rule=no-cgi id=a-1"
+        );
         let denied = Refusal::new(Reason::PortDenied, Stage::Connect);
-        assert_eq!(phrase(403, &denied, "a-1"), "Policy-403 reason=port_denied id=a-1");
+        assert_eq!(
+            phrase(403, &denied, "a-1"),
+            "Policy-403 reason=port_denied id=a-1"
+        );
         let long = phrase(451, &by_rule(&"x".repeat(64)), id);
         assert_eq!(long.len(), PHRASE);
-        assert!(long.is_ascii() && long.ends_with(&format!("x id={id}")), "{long}");
+        assert!(
+            long.is_ascii() && long.ends_with(&format!("x id={id}")),
+            "{long}"
+        );
     }
 }

@@ -30,7 +30,11 @@ pub struct Dead {
 impl Dead {
     /// Nothing is known to refuse.
     pub fn new(clock: Clock) -> Self {
-        Self { count: AtomicUsize::new(0), until: Mutex::default(), clock }
+        Self {
+            count: AtomicUsize::new(0),
+            until: Mutex::default(),
+            clock,
+        }
     }
 
     /// The time until one of these addresses is dialled again, if all of them refuse.
@@ -39,7 +43,11 @@ impl Dead {
             return None;
         }
         let (dead, now) = (self.lock(), self.clock.now());
-        let left = |address| dead.get(address)?.checked_duration_since(now).filter(|left| !left.is_zero());
+        let left = |address| {
+            dead.get(address)?
+                .checked_duration_since(now)
+                .filter(|left| !left.is_zero())
+        };
         let all: Option<Vec<Duration>> = addresses.iter().map(left).collect();
         all?.into_iter().min()
     }
@@ -51,10 +59,17 @@ impl Dead {
             return vec![];
         }
         let (dead, now) = (self.lock(), self.clock.now());
-        let left = |until: &Instant| until.checked_duration_since(now).filter(|left| !left.is_zero());
-        let of_them = dead.iter().filter(|(address, _)| addresses.contains(&address.ip()));
-        let mut found: Vec<_> =
-            of_them.filter_map(|(address, until)| Some((*address, left(until)?))).collect();
+        let left = |until: &Instant| {
+            until
+                .checked_duration_since(now)
+                .filter(|left| !left.is_zero())
+        };
+        let of_them = dead
+            .iter()
+            .filter(|(address, _)| addresses.contains(&address.ip()));
+        let mut found: Vec<_> = of_them
+            .filter_map(|(address, until)| Some((*address, left(until)?)))
+            .collect();
         found.sort();
         found
     }
@@ -70,7 +85,12 @@ impl Dead {
                     dead.retain(|_, until| now < *until);
                 }
                 let room = MOST.saturating_sub(dead.len());
-                dead.extend(addresses.iter().take(room).map(|address| (*address, now + DEAD)));
+                dead.extend(
+                    addresses
+                        .iter()
+                        .take(room)
+                        .map(|address| (*address, now + DEAD)),
+                );
             }),
             Ok(_) | Err(_) => {}
         }
@@ -108,7 +128,9 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn addresses(last: &[u8]) -> Vec<SocketAddr> {
-        last.iter().map(|last| SocketAddr::from(([10, 0, 0, *last], 80))).collect()
+        last.iter()
+            .map(|last| SocketAddr::from(([10, 0, 0, *last], 80)))
+            .collect()
     }
 
     fn refused() -> Result<((), SocketAddr), DialError> {
@@ -134,9 +156,17 @@ mod tests {
             (&[3], None),
             (&[4], None),
         ] {
-            assert_eq!(dead.left(&addresses(last)), left.map(|left| left * SECOND), "{last:?}");
+            assert_eq!(
+                dead.left(&addresses(last)),
+                left.map(|left| left * SECOND),
+                "{last:?}"
+            );
         }
-        assert_eq!(dead.left(&[SocketAddr::from(([10, 0, 0, 1], 81))]), None, "another port");
+        assert_eq!(
+            dead.left(&[SocketAddr::from(([10, 0, 0, 1], 81))]),
+            None,
+            "another port"
+        );
         let (first, rest) = (addresses(&[1]), addresses(&[1, 2]));
         dead.note(&rest, &Ok(((), first[0])));
         assert_eq!(dead.left(&first), None);

@@ -58,7 +58,11 @@ impl Vetted {
 impl Addresses for Vetted {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
         self.addresses.retain(|address| keep(address.ip()));
-        if self.addresses.is_empty() { Remaining::None } else { Remaining::Some }
+        if self.addresses.is_empty() {
+            Remaining::None
+        } else {
+            Remaining::Some
+        }
     }
 
     fn first(&self) -> Option<IpAddr> {
@@ -86,7 +90,12 @@ impl Vetting {
     /// Vets what the resolver finds by the rules of `egress`.
     pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
         let dead = Arc::new(Dead::new(resolver.clock().clone()));
-        Self { resolver, egress, metrics, dead }
+        Self {
+            resolver,
+            egress,
+            metrics,
+            dead,
+        }
     }
 
     /// The addresses of a canonical host that are known to refuse connections, and for how long.
@@ -105,7 +114,12 @@ impl Vetting {
         &self.dead
     }
 
-    async fn resolve(&self, host: &str, literal: Option<IpAddr>, port: u16) -> Result<Vetted, Unreachable> {
+    async fn resolve(
+        &self,
+        host: &str,
+        literal: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Vetted, Unreachable> {
         if !self.egress.ports.iter().any(|range| range.contains(&port)) {
             return Err(Unreachable::PortDenied);
         }
@@ -115,13 +129,18 @@ impl Vetting {
         if self.is_local_name(host) {
             return Err(Unreachable::NoSuchName(None));
         }
-        let Found { addresses, found_in, again_in } = self.resolver.addresses(host).await;
+        let Found {
+            addresses,
+            found_in,
+            again_in,
+        } = self.resolver.addresses(host).await;
         let addresses = addresses.map_err(|error| match error {
             ResolveError::NoSuchName => Unreachable::NoSuchName(again_in),
             ResolveError::Failed => Unreachable::LookupFailed(again_in),
             ResolveError::Timeout => Unreachable::LookupTimeout(again_in),
         })?;
-        self.vet_all(host, &addresses, port).map(|vetted| Vetted { found_in, ..vetted })
+        self.vet_all(host, &addresses, port)
+            .map(|vetted| Vetted { found_in, ..vetted })
     }
 
     /// Drops what must not be dialled and keeps the rest.
@@ -140,7 +159,10 @@ impl Vetting {
         match refused {
             Some(class) if vetted.is_empty() => Err(Unreachable::Prohibited(class.as_str())),
             _ if vetted.is_empty() => Err(Unreachable::NoSuchName(None)),
-            _ => Ok(Vetted { addresses: vetted, found_in: None }),
+            _ => Ok(Vetted {
+                addresses: vetted,
+                found_in: None,
+            }),
         }
     }
 
@@ -174,10 +196,14 @@ impl Vetting {
 
     fn is_local_name(&self, host: &str) -> bool {
         let local = !host.contains('.')
-            || LOCAL_NAMES
-                .iter()
-                .any(|name| host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.')));
-        local && !self.resolver.is_fixed(host) && !self.egress.names(host) && !self.is_loopback_name(host)
+            || LOCAL_NAMES.iter().any(|name| {
+                host.strip_suffix(name)
+                    .is_some_and(|h| h.is_empty() || h.ends_with('.'))
+            });
+        local
+            && !self.resolver.is_fixed(host)
+            && !self.egress.names(host)
+            && !self.is_loopback_name(host)
     }
 
     fn is_loopback_name(&self, host: &str) -> bool {
@@ -190,7 +216,8 @@ impl Destinations for Vetting {
     type Vetted = Vetted;
 
     async fn vet(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
-        self.resolve(target.host(), target.ip(), target.port()).await
+        self.resolve(target.host(), target.ip(), target.port())
+            .await
     }
 
     fn refusing(&self, vetted: &Vetted) -> Option<Duration> {
@@ -204,7 +231,9 @@ impl Destinations for Vetting {
 
 impl Egress {
     fn allows_private(&self, host: &str, address: IpAddr) -> bool {
-        self.allow_private.iter().any(|entry| entry.covers(host) && entry.cidr.contains(&address))
+        self.allow_private
+            .iter()
+            .any(|entry| entry.covers(host) && entry.cidr.contains(&address))
     }
 
     fn names(&self, host: &str) -> bool {
@@ -220,14 +249,18 @@ impl Egress {
                 || (own.ip().is_loopback() && address.is_loopback())
                 || (own.ip().is_unspecified() && is_of_this_machine(address))
         };
-        self.own.iter().any(|own| own.port() == port && reaches(own))
+        self.own
+            .iter()
+            .any(|own| own.port() == port && reaches(own))
     }
 }
 
 impl PrivateHost {
     fn covers(&self, host: &str) -> bool {
         match self.host.strip_prefix("*.") {
-            Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
+            Some(domain) => host
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.ends_with('.')),
             None => host == self.host,
         }
     }

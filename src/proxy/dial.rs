@@ -66,7 +66,10 @@ impl DialError {
 ///
 /// # Errors
 /// The failure that leaves the most hope: all refuse, or cannot be reached, only if no attempt failed otherwise.
-pub async fn dial(vetted: &Vetted, limits: DialLimits) -> Result<(TcpStream, SocketAddr), DialError> {
+pub async fn dial(
+    vetted: &Vetted,
+    limits: DialLimits,
+) -> Result<(TcpStream, SocketAddr), DialError> {
     let order = interleaved(vetted.addresses());
     match timeout(limits.total, race(order, limits.connect)).await {
         Ok(result) => result,
@@ -89,7 +92,10 @@ fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
 }
 
 /// Begins an attempt, and another beside it whenever one fails or takes too long.
-async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
+async fn race(
+    mut order: VecDeque<SocketAddr>,
+    each: Duration,
+) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut worst = DialError::Unreachable;
     while let Some(address) = order.pop_front() {
@@ -118,7 +124,10 @@ async fn race(mut order: VecDeque<SocketAddr>, each: Duration) -> Result<(TcpStr
     Err(worst)
 }
 
-async fn attempt(address: SocketAddr, each: Duration) -> Result<(TcpStream, SocketAddr), DialError> {
+async fn attempt(
+    address: SocketAddr,
+    each: Duration,
+) -> Result<(TcpStream, SocketAddr), DialError> {
     let stream = match timeout(each, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(kind_of(&error)),
@@ -134,15 +143,24 @@ async fn attempt(address: SocketAddr, each: Duration) -> Result<(TcpStream, Sock
 
 fn kind_of(error: &io::Error) -> DialError {
     use io::ErrorKind as K;
-    if matches!(error.kind(), K::ConnectionRefused | K::ConnectionReset | K::ConnectionAborted) {
+    if matches!(
+        error.kind(),
+        K::ConnectionRefused | K::ConnectionReset | K::ConnectionAborted
+    ) {
         return DialError::Refused;
     }
     if error.kind() == K::TimedOut {
         return DialError::Timeout;
     }
-    let unreachable =
-        matches!(error.kind(), K::NetworkUnreachable | K::HostUnreachable | K::AddrNotAvailable);
-    if unreachable { DialError::Unreachable } else { DialError::Other }
+    let unreachable = matches!(
+        error.kind(),
+        K::NetworkUnreachable | K::HostUnreachable | K::AddrNotAvailable
+    );
+    if unreachable {
+        DialError::Unreachable
+    } else {
+        DialError::Other
+    }
 }
 
 #[cfg(test)]
@@ -151,9 +169,26 @@ mod tests {
 
     #[test]
     fn families_take_turns() {
-        let all = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[2001:db8::1]:80", "[2001:db8::2]:80"];
+        let all = [
+            "10.0.0.1:80",
+            "10.0.0.2:80",
+            "10.0.0.3:80",
+            "[2001:db8::1]:80",
+            "[2001:db8::2]:80",
+        ];
         let addresses: Vec<SocketAddr> = all.iter().map(|a| a.parse().unwrap()).collect();
-        let order: Vec<String> = interleaved(&addresses).iter().map(ToString::to_string).collect();
-        assert_eq!(order, ["10.0.0.1:80", "[2001:db8::1]:80", "10.0.0.2:80", "[2001:db8::2]:80"]);
+        let order: Vec<String> = interleaved(&addresses)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            order,
+            [
+                "10.0.0.1:80",
+                "[2001:db8::1]:80",
+                "10.0.0.2:80",
+                "[2001:db8::2]:80"
+            ]
+        );
     }
 }

@@ -71,15 +71,21 @@ pub(super) async fn stage(
     learning: Option<&mut Learning>,
     metrics: &Metrics,
 ) -> Result<Outgoing, Box<Refusal>> {
-    let coding = Coding::of(&head.headers).and_then(|coding| whole_or_beginning(head).map(|()| coding));
+    let coding =
+        Coding::of(&head.headers).and_then(|coding| whole_or_beginning(head).map(|()| coding));
     let keep = judged.keep(Stage::Document);
     let broken = |error| broken(error, keep);
     let mut read = None;
     if let Some(wanted) = response::wanted(judged, head) {
-        let source = Source { target: &judged.asked.target, agent: wanted.agent };
+        let source = Source {
+            target: &judged.asked.target,
+            agent: wanted.agent,
+        };
         let plan = Plan::of_document(head, wanted.body_prefix, judged.max_buffer());
         let found = match coding {
-            Ok(coding) => reading::read(&mut download, coding, &plan, &source).await.map_err(broken)?,
+            Ok(coding) => reading::read(&mut download, coding, &plan, &source)
+                .await
+                .map_err(broken)?,
             Err(Unreadable) => Read::unreadable(),
         };
         metrics.document(found.outcome());
@@ -88,21 +94,32 @@ pub(super) async fn stage(
         read = Some(found);
     }
     let content = response::content(judged, head);
-    let hashing =
-        coding.ok().filter(|_| content != Content::Unasked).map(|coding| Box::new(Hashing::new(coding)));
+    let hashing = coding
+        .ok()
+        .filter(|_| content != Content::Unasked)
+        .map(|coding| Box::new(Hashing::new(coding)));
     if let (Content::Judged, Ok(coding), Some(learning)) = (content, coding, learning) {
         let held = &mut read.get_or_insert_default().kept;
-        match reading::hold(held, &mut download, judged.max_buffer()).await.map_err(broken)? {
+        match reading::hold(held, &mut download, judged.max_buffer())
+            .await
+            .map_err(broken)?
+        {
             Held::Whole => {
                 let hash = hashing::of(held, coding);
-                hash.map_or(Ok(()), |hash| response::same_content(judged, head, learning, &hash))?;
+                hash.map_or(Ok(()), |hash| {
+                    response::same_content(judged, head, learning, &hash)
+                })?;
             }
             Held::Beginning => metrics.document(DocumentRead::TooLarge),
         }
     }
     let kept = |read: Option<Read>| read.map_or_else(Kept::default, |read| read.kept);
     let Some(changes) = response::changes(judged, head) else {
-        return Ok(Outgoing::Document(Box::new(Document::untouched(kept(read), download, hashing))));
+        return Ok(Outgoing::Document(Box::new(Document::untouched(
+            kept(read),
+            download,
+            hashing,
+        ))));
     };
     if judged.asked.method == Method::HEAD {
         fields::changed(&mut head.headers, changes, None);
@@ -121,10 +138,14 @@ pub(super) async fn stage(
         Some(encoding) => encoding,
         None => {
             let plan = Plan::of_charset(head, judged.max_buffer());
-            let source = Source { target: &judged.asked.target, agent: "" };
+            let source = Source {
+                target: &judged.asked.target,
+                agent: "",
+            };
             let kept = read.take().map(|read| read.kept);
-            let found =
-                reading::read_on(kept, &mut download, coding, &plan, &source).await.map_err(broken)?;
+            let found = reading::read_on(kept, &mut download, coding, &plan, &source)
+                .await
+                .map_err(broken)?;
             let encoding = found.encoding.unwrap_or(encoding_rs::UTF_8);
             read = Some(found);
             encoding
@@ -133,14 +154,24 @@ pub(super) async fn stage(
     metrics.document(DocumentRead::Changed);
     fields::changed(&mut head.headers, changes, Some(encoding));
     let change = Change::new(changes, coding, encoding);
-    Ok(Outgoing::Document(Box::new(Document::changed(kept(read), download, hashing, change))))
+    Ok(Outgoing::Document(Box::new(Document::changed(
+        kept(read),
+        download,
+        hashing,
+        change,
+    ))))
 }
 
 /// The refusal of a body from which something has to be gone, and that cannot be changed.
 fn unstrippable(keep: Keep) -> Box<Refusal> {
     let refusal = Refusal::new(Reason::UpstreamProtocol, Stage::Document).with_detail(UNREADABLE);
     // That is the policy's doing: of the document nothing is learned.
-    Box::new(Refusal { error: Some("http_response_content_coding"), failing: None, keep, ..refusal })
+    Box::new(Refusal {
+        error: Some("http_response_content_coding"),
+        failing: None,
+        keep,
+        ..refusal
+    })
 }
 
 const UNREADABLE: &str = "the policy strips this document, and the origin sent it in a content coding that was not \
@@ -157,13 +188,20 @@ fn whole_or_beginning(head: &Parts) -> Result<(), Unreadable> {
 /// The origin's body broke off while nothing of it was sent: the client hears of it in a status.
 fn broken(error: BodyError, keep: Keep) -> Box<Refusal> {
     let (reason, fails) = match error {
-        BodyError::Incomplete | BodyError::Left => (Reason::UpstreamProtocol, Some(Failing::Temporary)),
+        BodyError::Incomplete | BodyError::Left => {
+            (Reason::UpstreamProtocol, Some(Failing::Temporary))
+        }
         BodyError::Idle => (Reason::UpstreamTimeout, Some(Failing::Temporary)),
         BodyError::TooLarge => (Reason::BodyTooLarge, None),
     };
     let refusal = Refusal::new(reason, Stage::Document);
     let (error, failing) = (Some(error.as_str()), fails.or(refusal.failing));
-    Box::new(Refusal { error, failing, keep, ..refusal })
+    Box::new(Refusal {
+        error,
+        failing,
+        keep,
+        ..refusal
+    })
 }
 
 /// What a document says, owned.

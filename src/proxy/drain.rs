@@ -98,13 +98,20 @@ impl Drain {
     pub async fn run(&self, delay: Duration, patience: Duration) -> Drained {
         tokio::time::sleep(delay).await;
         self.begin();
-        if tokio::time::timeout(patience, self.finished()).await.is_ok() {
+        if tokio::time::timeout(patience, self.finished())
+            .await
+            .is_ok()
+        {
             return Drained::Finished;
         }
         let left = self.0.watches.load(Ordering::Acquire);
         self.cut_off();
         self.finished().await;
-        if left == 0 { Drained::Finished } else { Drained::CutOff(left) }
+        if left == 0 {
+            Drained::Finished
+        } else {
+            Drained::CutOff(left)
+        }
     }
 }
 
@@ -129,7 +136,10 @@ impl Shared {
 impl DrainWatch {
     fn new(shared: &Arc<Shared>) -> Self {
         shared.watches.fetch_add(1, Ordering::AcqRel);
-        Self { shared: Arc::clone(shared), told: None }
+        Self {
+            shared: Arc::clone(shared),
+            told: None,
+        }
     }
 
     /// Whether it has begun.
@@ -216,7 +226,10 @@ mod tests {
             tokio::task::yield_now().await;
         }
         drain.cut_off();
-        tokio::time::timeout(NEVER, task).await.expect("it is told").unwrap();
+        tokio::time::timeout(NEVER, task)
+            .await
+            .expect("it is told")
+            .unwrap();
     }
 
     #[tokio::test]
@@ -224,8 +237,14 @@ mod tests {
         let (drain, mut watch) = Drain::new();
         let stubborn = tokio::spawn(async move {
             watch.begun().await;
-            poll_fn(|cx| if watch.poll_stage(cx) == Stage::CutOff { Poll::Ready(()) } else { Poll::Pending })
-                .await;
+            poll_fn(|cx| {
+                if watch.poll_stage(cx) == Stage::CutOff {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
         });
         assert_eq!(drain.run(Duration::ZERO, SOON).await, Drained::CutOff(1));
         stubborn.await.unwrap();

@@ -60,12 +60,20 @@ pub struct Closed {
 impl Closed {
     /// The record is that of the CONNECT: it tells of the refusal if nothing is asked for inside.
     pub fn new(refusal: Box<Refusal>, under: Arc<PolicyInForce>, connect: Record) -> Self {
-        Self { refusal, under, connect: Mutex::new(Some(connect)) }
+        Self {
+            refusal,
+            under,
+            connect: Mutex::new(Some(connect)),
+        }
     }
 
     /// A request inside has a record of its own, which tells of the refusal.
     pub fn told(&self) {
-        let connect = self.connect.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connect = self
+            .connect
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(connect) = connect {
             connect.forget();
         }
@@ -89,7 +97,13 @@ impl Inside {
             true => format!("{}://{name}", scheme.as_str()),
             false => format!("{}://{name}:{port}", scheme.as_str()),
         };
-        Self { origin: origin.into(), scheme, host: name.into(), port, closed }
+        Self {
+            origin: origin.into(),
+            scheme,
+            host: name.into(),
+            port,
+            closed,
+        }
     }
 
     /// Why nothing is served in here, if that is so; the connection closes behind it.
@@ -126,14 +140,25 @@ pub fn enter(parts: &Parts, me: &ViaName, inside: Option<&Inside>) -> Result<Ent
         None => target(&parts.uri)?,
     };
     let ends_here = parts.method == Method::OPTIONS && forwards_left(&parts.headers) == Some(0);
-    Ok(Entry { target, journey: if ends_here { Journey::EndsHere } else { Journey::ToOrigin } })
+    Ok(Entry {
+        target,
+        journey: if ends_here {
+            Journey::EndsHere
+        } else {
+            Journey::ToOrigin
+        },
+    })
 }
 
 /// Reads where a CONNECT goes. Its `Host` says nothing: many clients leave the port out of it, and some leave it out.
 ///
 /// # Errors
 /// The refusal: `bad_request`, `loop`, `method_denied` inside a tunnel.
-pub fn enter_tunnel(parts: &Parts, me: &ViaName, inside: Option<&Inside>) -> Result<HostTarget, Refusal> {
+pub fn enter_tunnel(
+    parts: &Parts,
+    me: &ViaName,
+    inside: Option<&Inside>,
+) -> Result<HostTarget, Refusal> {
     check_host(parts)?;
     if me.is_in(&parts.headers) {
         return Err(refusal(Reason::Loop));
@@ -142,12 +167,21 @@ pub fn enter_tunnel(parts: &Parts, me: &ViaName, inside: Option<&Inside>) -> Res
         return Err(refusal(Reason::MethodDenied).with_detail("CONNECT inside a tunnel"));
     }
     let has_body = parts.headers.contains_key(TRANSFER_ENCODING)
-        || parts.headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+        || parts
+            .headers
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length != "0");
     if has_body {
-        return Err(bad("CONNECT has no body: what follows it belongs to the tunnel"));
+        return Err(bad(
+            "CONNECT has no body: what follows it belongs to the tunnel",
+        ));
     }
-    let authority = parts.uri.authority().filter(|_| parts.uri.scheme().is_none());
-    let authority = authority.ok_or_else(|| bad("CONNECT needs a host and a port: CONNECT host:443"))?;
+    let authority = parts
+        .uri
+        .authority()
+        .filter(|_| parts.uri.scheme().is_none());
+    let authority =
+        authority.ok_or_else(|| bad("CONNECT needs a host and a port: CONNECT host:443"))?;
     HostTarget::parse_authority(authority.as_str()).map_err(|mistake| bad(mistake.to_string()))
 }
 
@@ -197,14 +231,21 @@ fn check_upgrade(parts: &Parts) -> Result<(), Refusal> {
     }
     let values = parts.headers.get_all(UPGRADE).iter();
     let protocols = values.flat_map(|v| v.as_bytes().split(|b| *b == b','));
-    let leaves_http =
-        protocols.map(<[u8]>::trim_ascii).any(|p| !p.is_empty() && !p.eq_ignore_ascii_case(b"h2c"));
-    if leaves_http { Err(refusal(Reason::UpgradeDenied)) } else { Ok(()) }
+    let leaves_http = protocols
+        .map(<[u8]>::trim_ascii)
+        .any(|p| !p.is_empty() && !p.eq_ignore_ascii_case(b"h2c"));
+    if leaves_http {
+        Err(refusal(Reason::UpgradeDenied))
+    } else {
+        Ok(())
+    }
 }
 
 fn target(uri: &Uri) -> Result<UrlTarget, Refusal> {
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err(bad("a proxy needs the whole URL in the request line: GET http://host/path"));
+        return Err(bad(
+            "a proxy needs the whole URL in the request line: GET http://host/path",
+        ));
     };
     if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err(bad("a URL that begins with no scheme"));
@@ -223,10 +264,14 @@ fn target(uri: &Uri) -> Result<UrlTarget, Refusal> {
 /// The target of a request inside a tunnel: its path, at the host that the tunnel was opened to. A `Host` or a whole URL
 /// that names another is refused: the policy would judge one site, and a server could answer for the other.
 fn target_inside(parts: &Parts, inside: &Inside) -> Result<UrlTarget, Refusal> {
-    let path = parts.uri.path_and_query().map(|path| path.as_str()).filter(|path| path.starts_with('/'));
+    let path = parts
+        .uri
+        .path_and_query()
+        .map(|path| path.as_str())
+        .filter(|path| path.starts_with('/'));
     let path = path.ok_or_else(|| bad("a path is needed inside a tunnel: GET /path"))?;
-    let target =
-        UrlTarget::parse(&[&inside.origin, path].concat()).map_err(|mistake| bad(mistake.to_string()))?;
+    let target = UrlTarget::parse(&[&inside.origin, path].concat())
+        .map_err(|mistake| bad(mistake.to_string()))?;
     let scheme = parts.uri.scheme_str();
     if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case(inside.scheme.as_str())) {
         return Err(refusal(Reason::SchemeDenied));
@@ -235,10 +280,20 @@ fn target_inside(parts: &Parts, inside: &Inside) -> Result<UrlTarget, Refusal> {
         Some(authority) => Some(authority.as_str()),
         None => parts.headers.get(HOST).and_then(|host| host.to_str().ok()),
     };
-    if host.is_none_or(|host| inside.is(host)) { Ok(target) } else { Err(refusal(Reason::HostMismatch)) }
+    if host.is_none_or(|host| inside.is(host)) {
+        Ok(target)
+    } else {
+        Err(refusal(Reason::HostMismatch))
+    }
 }
 
 /// The value of `Max-Forwards`; one that is no number is no value.
 fn forwards_left(headers: &HeaderMap) -> Option<u32> {
-    headers.get(MAX_FORWARDS)?.to_str().ok()?.trim().parse().ok()
+    headers
+        .get(MAX_FORWARDS)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }

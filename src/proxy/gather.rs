@@ -36,11 +36,16 @@ impl Gather {
 }
 
 fn begins_encrypted(slices: &[IoSlice<'_>]) -> bool {
-    let mut bytes = slices.iter().flat_map(|slice| slice.iter().copied()).peekable();
+    let mut bytes = slices
+        .iter()
+        .flat_map(|slice| slice.iter().copied())
+        .peekable();
     if bytes.peek() != Some(&CHANGE_CIPHER_SPEC[0]) {
         return bytes.next() == Some(APPLICATION_DATA);
     }
-    CHANGE_CIPHER_SPEC.iter().all(|byte| bytes.next() == Some(*byte))
+    CHANGE_CIPHER_SPEC
+        .iter()
+        .all(|byte| bytes.next() == Some(*byte))
         && bytes.next() == Some(APPLICATION_DATA)
 }
 

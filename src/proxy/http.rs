@@ -118,7 +118,10 @@ impl Exchange {
         async move {
             self.recorder.log().room().await;
             // Boxed, since hyper moves it with the answer, several times.
-            let mut record = Box::new(self.recorder.begin(self.recorder.clock().now(), &parts.method));
+            let mut record = Box::new(
+                self.recorder
+                    .begin(self.recorder.clock().now(), &parts.method),
+            );
             record.client(seat.caller.address());
             let mut snapshot = self.in_force.load();
             if let Some(ledger) = self.ledger.get().filter(|_| snapshot.remembers) {
@@ -127,14 +130,28 @@ impl Exchange {
             let mut asker = Asker::of(&parts.headers);
             asker.follow(&mut record);
             let made = {
-                let passed = self.pass(&mut parts, body, seat, &mut asker, &mut snapshot, &mut record);
+                let passed = self.pass(
+                    &mut parts,
+                    body,
+                    seat,
+                    &mut asker,
+                    &mut snapshot,
+                    &mut record,
+                );
                 unwinding(pin!(passed)).await
             };
             let made = made.unwrap_or_else(|Panicked| {
-                Err(Box::new(Refusal::new(Reason::InternalError, record.stage())))
+                Err(Box::new(Refusal::new(
+                    Reason::InternalError,
+                    record.stage(),
+                )))
             });
             match made {
-                Ok(Made::Passed(Passed { mut head, body, learning })) => {
+                Ok(Made::Passed(Passed {
+                    mut head,
+                    body,
+                    learning,
+                })) => {
                     asker.tell_more(&mut head.headers, &record);
                     record.answered(head.status.as_u16(), Source::Origin);
                     let guard = travelling_far(record, learning, open);
@@ -183,15 +200,32 @@ impl Exchange {
             return Err(Box::pin(discarded(closed.refusal.clone(), parts, body)).await);
         }
         let asked = Asked::new(target, who.crawler, parts);
-        let Passage { outcome, mut judged, held } = {
+        let Passage {
+            outcome,
+            mut judged,
+            held,
+        } = {
             let profile = || asker.manner(self.profile).profile;
-            let waits = Waits { hold: &self.hold, profile: &profile };
+            let waits = Waits {
+                hold: &self.hold,
+                profile: &profile,
+            };
             let (destinations, ledger) = (&*self.vetting, self.ledger.get());
-            let way = Way { destinations, robots: &self.robots, in_force: &self.in_force, waits, ledger };
+            let way = Way {
+                destinations,
+                robots: &self.robots,
+                in_force: &self.in_force,
+                waits,
+                ledger,
+            };
             gate_request::request(asked, Arc::clone(snapshot), &way).await
         };
         note(record, &judged);
-        let waited = Waited { found_in: judged.found_in, fetched_in: judged.fetched_in, held };
+        let waited = Waited {
+            found_in: judged.found_in,
+            fetched_in: judged.fetched_in,
+            held,
+        };
         let decided = timing::decided(record, waited);
         if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
@@ -214,7 +248,12 @@ impl Exchange {
             Err(error) if error.client_left() => return Ok(Made::Unheard),
             answer => answer.map_err(Refusal::from),
         };
-        let answer = answer.map_err(|r| Box::new(Refusal { keep: judged.keep(r.stage), ..r }));
+        let answer = answer.map_err(|r| {
+            Box::new(Refusal {
+                keep: judged.keep(r.stage),
+                ..r
+            })
+        });
         let answer = answer.and_then(|answer| {
             self.judge_answer(answer, asker, &mut judged, record, learning.as_deref_mut())
         });
@@ -236,19 +275,32 @@ impl Exchange {
         mut learning: Option<Box<Learning>>,
         held: Option<Duration>,
     ) -> Result<Made, Refused> {
-        let Answer { mut head, body, marks } = answer.inspect_err(|refusal| {
-            learning.iter_mut().for_each(|learning| learning.refused(refusal, &self.hold));
+        let Answer {
+            mut head,
+            body,
+            marks,
+        } = answer.inspect_err(|refusal| {
+            learning
+                .iter_mut()
+                .for_each(|learning| learning.refused(refusal, &self.hold));
         })?;
         self.describe(&mut head, marks, judged);
         if let Some(held) = held {
             answer::tell_held(&mut head.headers, held);
         }
-        Ok(Made::Passed(Passed { head, body, learning }))
+        Ok(Made::Passed(Passed {
+            head,
+            body,
+            learning,
+        }))
     }
 
     fn enter(&self, parts: &request::Parts, inside: Option<&Inside>) -> Result<Entry, Refused> {
         let entry = front::enter(parts, &self.via, inside)?;
-        let length = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+        let length = parts
+            .headers
+            .get(CONTENT_LENGTH)
+            .and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
         if length.is_some_and(|length| length > self.request_body) {
             return Err(Box::new(too_large()));
         }
@@ -266,7 +318,12 @@ impl Exchange {
         record.enter(Stage::Upstream);
         let mut headers = std::mem::take(&mut parts.headers);
         front::count_forward(&parts.method, &mut headers);
-        clean::request(&mut headers, judged.asked.target.authority(), parts.version, &self.via);
+        clean::request(
+            &mut headers,
+            judged.asked.target.authority(),
+            parts.version,
+            &self.via,
+        );
         if judged.asked.changes_origin() {
             // They were meant for the origin that the crawler named.
             headers.remove(AUTHORIZATION);
@@ -277,12 +334,23 @@ impl Exchange {
         recrawl::add_conditions(judged, &mut headers);
         let target = &judged.asked.target;
         let received = std::mem::take(&mut parts.uri).into_parts().path_and_query;
-        let uri = received.filter(|p| p.as_str() == target.path_and_query()).map(Into::into);
-        let body = Upload::new(body, self.request_body, self.body_times.with(judged.body_timeouts()));
+        let uri = received
+            .filter(|p| p.as_str() == target.path_and_query())
+            .map(Into::into);
+        let body = Upload::new(
+            body,
+            self.request_body,
+            self.body_times.with(judged.body_timeouts()),
+        );
         if let Some(watch) = body.watch() {
             record.uploads(Arc::clone(watch.bytes()));
         }
-        Call { method: parts.method.clone(), headers, body, uri }
+        Call {
+            method: parts.method.clone(),
+            headers,
+            body,
+            uri,
+        }
     }
 
     /// The document stage, for the few answers that come to it, and the end of their way.
@@ -294,15 +362,31 @@ impl Exchange {
         mut learning: Option<Box<Learning>>,
         held: Option<Duration>,
     ) -> Result<Made, Refused> {
-        let Answer { mut head, body: Outgoing::Plain(download), marks } = answer else {
+        let Answer {
+            mut head,
+            body: Outgoing::Plain(download),
+            marks,
+        } = answer
+        else {
             return self.settled(Ok(answer), &judged, learning, held);
         };
         record.enter(Stage::Document);
         let metrics = self.recorder.metrics();
-        let staged =
-            document::stage(&mut judged, &mut head, download, learning.as_deref_mut(), metrics).await;
+        let staged = document::stage(
+            &mut judged,
+            &mut head,
+            download,
+            learning.as_deref_mut(),
+            metrics,
+        )
+        .await;
         note(record, &judged);
-        self.settled(staged.map(|body| Answer { head, body, marks }), &judged, learning, held)
+        self.settled(
+            staged.map(|body| Answer { head, body, marks }),
+            &judged,
+            learning,
+            held,
+        )
     }
 
     /// The response stage.
@@ -332,17 +416,28 @@ impl Exchange {
             download.limit(most);
         }
         download.lasts(judged.body_timeouts());
-        Ok(Answer { head, body: Outgoing::Plain(download), marks })
+        Ok(Answer {
+            head,
+            body: Outgoing::Plain(download),
+            marks,
+        })
     }
 
     /// The head of an answer that passed, as the client gets it.
-    fn describe(&self, parts: &mut response::Parts, marks: Marks, judged: &Judged<Arc<PolicyMetrics>>) {
+    fn describe(
+        &self,
+        parts: &mut response::Parts,
+        marks: Marks,
+        judged: &Judged<Arc<PolicyMetrics>>,
+    ) {
         clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
         if let Some(asked) = judged.asked.instead_of() {
             clean::in_place(&mut parts.headers, asked, &judged.asked.target);
         }
         answer::tell_marks(&mut parts.headers, marks);
-        judged.tags().for_each(|tag| answer::tell_tag(&mut parts.headers, tag));
+        judged
+            .tags()
+            .for_each(|tag| answer::tell_tag(&mut parts.headers, tag));
         judged.effects().describe_answer(&mut parts.headers);
         if let Some(tag) = judged.effects().robots_tag() {
             robots_tag::merge(&mut parts.headers, tag);
@@ -359,11 +454,20 @@ impl Exchange {
         record: &mut Record,
     ) -> Option<Response<Bytes>> {
         record.enter(refusal.stage);
-        record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
+        record.rejected(
+            refusal.reason,
+            refusal.cause.map(|rule| rule.0),
+            refusal.keep,
+        );
         let decision = record.id().text();
-        let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
+        let in_force = answer::InForce {
+            name: snapshot.policy.name(),
+            revision: snapshot.policy.revision(),
+        };
         let mut response = match refusal.form {
-            Form::Problem => answer::refuse(refusal, asker.manner(self.profile), in_force, &decision),
+            Form::Problem => {
+                answer::refuse(refusal, asker.manner(self.profile), in_force, &decision)
+            }
             Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
         }?;
         asker.tell_more(response.headers_mut(), record);
@@ -411,7 +515,11 @@ fn heard(
     record.address(answered.address.ip());
     let ttfb = timing::answered(record, &answered, began);
     let response = answered.response;
-    record.origin_answered(response.status().as_u16(), response.headers().get(CONTENT_TYPE), ttfb);
+    record.origin_answered(
+        response.status().as_u16(),
+        response.headers().get(CONTENT_TYPE),
+        ttfb,
+    );
     Ok(response)
 }
 
@@ -429,7 +537,10 @@ fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
 /// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.
 fn options() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
-    response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static(answer::ALLOWED));
+    response.headers_mut().insert(
+        http::header::ALLOW,
+        HeaderValue::from_static(answer::ALLOWED),
+    );
     response
 }
 
@@ -447,12 +558,18 @@ mod tests {
     use super::*;
 
     /// How big the future is that serves a request.
-    fn size<'a, F>(_: impl FnOnce(&'a Exchange, Request<Incoming>, ServiceOpen, &'a Seat) -> F) -> usize {
+    fn size<'a, F>(
+        _: impl FnOnce(&'a Exchange, Request<Incoming>, ServiceOpen, &'a Seat) -> F,
+    ) -> usize {
         size_of::<F>()
     }
 
     #[test]
     fn what_serves_a_request_is_small_enough_to_move() {
-        assert!(size(Exchange::answer) <= 2_816, "{}", size(Exchange::answer));
+        assert!(
+            size(Exchange::answer) <= 2_816,
+            "{}",
+            size(Exchange::answer)
+        );
     }
 }

@@ -39,7 +39,11 @@ pub struct Interceptor {
 impl Interceptor {
     /// Looks into TLS by certificates of this minter.
     pub fn new(minter: Minter, telling: Telling) -> Self {
-        Self { minter, telling, told: Mutex::default() }
+        Self {
+            minter,
+            telling,
+            told: Mutex::default(),
+        }
     }
 
     /// How refusals are told.
@@ -51,7 +55,12 @@ impl Interceptor {
     ///
     /// # Errors
     /// If this client has had too many made.
-    pub async fn leaf(&self, host: &str, client: IpAddr, patience: Duration) -> Result<Arc<Leaf>, MintError> {
+    pub async fn leaf(
+        &self,
+        host: &str,
+        client: IpAddr,
+        patience: Duration,
+    ) -> Result<Arc<Leaf>, MintError> {
         self.minter.leaf(host, client, patience).await
     }
 
@@ -68,7 +77,11 @@ impl Interceptor {
 
 /// What becomes of a tunnel's TLS: what a rule says, else the configuration. Without an authority nothing can be looked
 /// into, and what a rule wants looked into is refused: it must not pass unseen.
-pub fn way<C>(interceptor: Option<&Interceptor>, asked: &TunnelAsked, snapshot: &Snapshot<C>) -> TlsWay {
+pub fn way<C>(
+    interceptor: Option<&Interceptor>,
+    asked: &TunnelAsked,
+    snapshot: &Snapshot<C>,
+) -> TlsWay {
     match (interceptor, tls_way(asked, snapshot)) {
         (None, Some(TlsWay::Intercept)) => TlsWay::Reject(Box::new(blindfolded())),
         (_, Some(said)) => said,
@@ -88,15 +101,25 @@ pub(in crate::proxy) fn blindfolded() -> Refusal {
 pub fn failed(error: &io::Error) -> &'static str {
     use AlertDescription as A;
     use io::ErrorKind as K;
-    let tls = error.get_ref().and_then(|inner| (inner as &dyn Error).downcast_ref::<rustls::Error>());
+    let tls = error
+        .get_ref()
+        .and_then(|inner| (inner as &dyn Error).downcast_ref::<rustls::Error>());
     match tls {
         Some(rustls::Error::AlertReceived(A::UnknownCA)) => "client_tls_unknown_ca",
         Some(rustls::Error::AlertReceived(A::BadCertificate)) => "client_tls_bad_certificate",
-        Some(rustls::Error::AlertReceived(A::CertificateUnknown)) => "client_tls_certificate_unknown",
-        Some(rustls::Error::AlertReceived(A::CertificateExpired)) => "client_tls_certificate_expired",
+        Some(rustls::Error::AlertReceived(A::CertificateUnknown)) => {
+            "client_tls_certificate_unknown"
+        }
+        Some(rustls::Error::AlertReceived(A::CertificateExpired)) => {
+            "client_tls_certificate_expired"
+        }
         Some(rustls::Error::AlertReceived(_)) => "client_tls_alert",
         Some(_) => "client_tls_protocol",
-        None if matches!(error.kind(), K::UnexpectedEof | K::ConnectionReset | K::BrokenPipe) => {
+        None if matches!(
+            error.kind(),
+            K::UnexpectedEof | K::ConnectionReset | K::BrokenPipe
+        ) =>
+        {
             "client_tls_left"
         }
         None => "client_tls_io",

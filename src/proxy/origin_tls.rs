@@ -91,7 +91,11 @@ impl OriginTls {
     /// # Errors
     /// If certificates are to be verified and there is no root, in words.
     pub fn new(settings: OriginTlsSettings, metrics: Metrics) -> Result<Self, String> {
-        let OriginTlsSettings { verify, roots, handshake } = settings;
+        let OriginTlsSettings {
+            verify,
+            roots,
+            handshake,
+        } = settings;
         let verified = match verify {
             Verify::On => {
                 let trusted: Arc<dyn ServerCertVerifier> = Arc::new(Trusted::new(roots)?);
@@ -100,18 +104,35 @@ impl OriginTls {
             Verify::Skip => None,
         };
         let anybody: Arc<dyn ServerCertVerifier> = Arc::new(Anybody::new(&provider()));
-        let old = Cache::builder().max_capacity(OLD_ORIGINS).time_to_live(OLD_FOR).build();
-        Ok(Self { verified, unverified: Hellos::new(&anybody, FEW_SESSIONS)?, handshake, old, metrics })
+        let old = Cache::builder()
+            .max_capacity(OLD_ORIGINS)
+            .time_to_live(OLD_FOR)
+            .build();
+        Ok(Self {
+            verified,
+            unverified: Hellos::new(&anybody, FEW_SESSIONS)?,
+            handshake,
+            old,
+            metrics,
+        })
     }
 
     /// What holds for a request of which this is asked.
     pub fn verify(&self, asked: Verify) -> Verify {
-        asked.and(if self.verified.is_some() { Verify::On } else { Verify::Skip })
+        asked.and(if self.verified.is_some() {
+            Verify::On
+        } else {
+            Verify::Skip
+        })
     }
 
     /// How to begin with the origin whose URLs begin so (`https://host/`).
     pub fn hello(&self, base: &str) -> Hello {
-        if self.old.contains_key(base) { Hello::Classic } else { Hello::Hybrid }
+        if self.old.contains_key(base) {
+            Hello::Classic
+        } else {
+            Hello::Hybrid
+        }
     }
 
     /// Speaks TLS on a connection. What is learnt of the hello that the origin can read is remembered.
@@ -156,8 +177,12 @@ impl OriginTls {
     /// tried first the next time. What is remembered already is left to expire.
     fn note(&self, base: &str, hello: Hello, error: Option<&TlsError>) {
         match (hello, error) {
-            (Hello::Classic, None) if self.hello(base) == Hello::Hybrid => self.old.insert(base.into(), ()),
-            (Hello::Classic, Some(error)) if error.may_be_of_the_hello() => self.old.invalidate(base),
+            (Hello::Classic, None) if self.hello(base) == Hello::Hybrid => {
+                self.old.insert(base.into(), ())
+            }
+            (Hello::Classic, Some(error)) if error.may_be_of_the_hello() => {
+                self.old.invalidate(base)
+            }
             (Hello::Classic | Hello::Hybrid, _) => {}
         }
     }
@@ -166,7 +191,10 @@ impl OriginTls {
 impl Hellos {
     fn new(verifier: &Arc<dyn ServerCertVerifier>, sessions: usize) -> Result<Self, String> {
         let hybrid = provider();
-        let classic = CryptoProvider { kx_groups: classic_groups(), ..hybrid.clone() };
+        let classic = CryptoProvider {
+            kx_groups: classic_groups(),
+            ..hybrid.clone()
+        };
         Ok(Self {
             hybrid: config(hybrid, Arc::clone(verifier), sessions)?,
             classic: config(classic, Arc::clone(verifier), sessions.min(FEW_SESSIONS))?,
@@ -185,8 +213,12 @@ fn config(
     sessions: usize,
 ) -> Result<Arc<ClientConfig>, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(provider));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     config.resumption = Resumption::in_memory_sessions(sessions * TICKETS);
@@ -200,8 +232,13 @@ async fn secured(
     config: Arc<ClientConfig>,
 ) -> Result<OriginStream, TlsError> {
     let host = target.host();
-    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    let name = ServerName::try_from(bare).map_err(|_| TlsError::name())?.to_owned();
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    let name = ServerName::try_from(bare)
+        .map_err(|_| TlsError::name())?
+        .to_owned();
     let tcp = TokioIo::new(TokioIo::new(OriginTcp::shaking(stream)));
     let secured = TlsConnector::from(config).connect(name, tcp).await;
     let secured = secured.map_err(|error| TlsError::of(&error))?;

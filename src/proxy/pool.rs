@@ -131,9 +131,13 @@ impl Pool {
         while let Some(mut last) = idle.pop() {
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
-            let fits = idle_for < self.limits.idle && vetted.addresses().contains(&last.link.address);
+            let fits =
+                idle_for < self.limits.idle && vetted.addresses().contains(&last.link.address);
             if fits && last.link.is_usable() {
-                return Some(Reused { link: last.link, idle_for });
+                return Some(Reused {
+                    link: last.link,
+                    idle_for,
+                });
             }
         }
         None
@@ -144,7 +148,10 @@ impl Pool {
         if link.sender.is_closed() || self.limits.per_host == 0 {
             return;
         }
-        let mut shard = self.shard(Place { base: &link.base, verify: link.verify });
+        let mut shard = self.shard(Place {
+            base: &link.base,
+            verify: link.verify,
+        });
         if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
             return;
         }
@@ -206,8 +213,12 @@ impl Pool {
         // Hosts without an idle connection, whose connections are in use, are passed by.
         let places = (0..shard.len()).map(|step| (from + step) % hosts);
         let idle = places.filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)));
-        let Some((_, at)) = idle.take(SAMPLE).min() else { return false };
-        let Some((_, idle)) = shard.get_index_mut(at) else { return false };
+        let Some((_, at)) = idle.take(SAMPLE).min() else {
+            return false;
+        };
+        let Some((_, idle)) = shard.get_index_mut(at) else {
+            return false;
+        };
         idle.remove(0);
         if idle.is_empty() {
             shard.swap_remove_index(at);
@@ -226,8 +237,9 @@ impl Pool {
             Verify::Skip => &self.unverified,
         };
         // Where many meet costs only waiting; the map within a shard has a hash that clients cannot guess.
-        let mixed =
-            place.base.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let mixed = place.base.bytes().fold(0, |sum: usize, byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
         let number = mixed % SHARDS;
         // The modulus keeps the number inside the array; the first shard stands in for what cannot happen.
         let shard = shards.get(number).unwrap_or(&shards[0]);

@@ -45,29 +45,43 @@ pub struct Travelling {
 
 impl BodyGuard for Travelling {
     fn sent(&mut self, bytes: u64) {
-        self.record.iter_mut().for_each(|record| record.add_down(bytes));
-        self.learning.iter_mut().for_each(|learning| learning.sent(bytes));
+        self.record
+            .iter_mut()
+            .for_each(|record| record.add_down(bytes));
+        self.learning
+            .iter_mut()
+            .for_each(|learning| learning.sent(bytes));
     }
 
     fn broke(&mut self, error: BodyError) {
-        self.record.iter_mut().for_each(|record| record.upstream_failed(error.as_str()));
-        self.learning.iter_mut().for_each(|learning| tell(learning, error));
+        self.record
+            .iter_mut()
+            .for_each(|record| record.upstream_failed(error.as_str()));
+        self.learning
+            .iter_mut()
+            .for_each(|learning| tell(learning, error));
     }
 
     fn content(&mut self, hash: ContentHash) {
-        self.learning.iter_mut().for_each(|learning| learning.content(hash));
+        self.learning
+            .iter_mut()
+            .for_each(|learning| learning.content(hash));
     }
 
     fn ended(&mut self) {
         self.record.iter_mut().for_each(|record| record.complete());
-        self.learning.iter_mut().for_each(|learning| learning.delivered());
+        self.learning
+            .iter_mut()
+            .for_each(|learning| learning.delivered());
     }
 }
 
 /// A body that grew too large was cut off by the policy, any other by its origin.
 fn tell(learning: &mut Learning, error: BodyError) {
     match error {
-        BodyError::TooLarge => learning.refused_midway(&Refusal::new(Reason::BodyTooLarge, Stage::Response)),
+        BodyError::TooLarge => {
+            learning.refused_midway(&Refusal::new(Reason::BodyTooLarge, Stage::Response))
+        }
         BodyError::Incomplete | BodyError::Idle | BodyError::Left => learning.broke(),
     }
 }
@@ -82,23 +96,42 @@ pub(in crate::proxy) fn own(
 ) -> Response<Body<Travelling>> {
     record.answered(response.status().as_u16(), Source::Proxy);
     if *method == Method::CONNECT {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let head = *method == Method::HEAD;
-    response.map(|bytes| Body::full(if head { Bytes::new() } else { bytes }, travelling(record, open)))
+    response.map(|bytes| {
+        Body::full(
+            if head { Bytes::new() } else { bytes },
+            travelling(record, open),
+        )
+    })
 }
 
 /// The answer to a CONNECT that was granted.
 pub(in crate::proxy) fn established(open: ServiceOpen) -> Response<Body<Travelling>> {
-    let mut response =
-        Response::new(Body::full(Bytes::new(), Travelling { record: None, learning: None, _open: open }));
-    response.extensions_mut().insert(ReasonPhrase::from_static(b"Connection established"));
+    let mut response = Response::new(Body::full(
+        Bytes::new(),
+        Travelling {
+            record: None,
+            learning: None,
+            _open: open,
+        },
+    ));
+    response
+        .extensions_mut()
+        .insert(ReasonPhrase::from_static(b"Connection established"));
     response
 }
 
 /// What goes with an answer that has a record.
 pub(in crate::proxy) fn travelling(record: Box<Record>, open: ServiceOpen) -> Travelling {
-    Travelling { record: Some(record), learning: None, _open: open }
+    Travelling {
+        record: Some(record),
+        learning: None,
+        _open: open,
+    }
 }
 
 /// What goes with an origin's answer.
@@ -107,5 +140,9 @@ pub(in crate::proxy) fn travelling_far(
     learning: Option<Box<Learning>>,
     open: ServiceOpen,
 ) -> Travelling {
-    Travelling { record: Some(record), learning, _open: open }
+    Travelling {
+        record: Some(record),
+        learning,
+        _open: open,
+    }
 }

@@ -98,7 +98,12 @@ impl std::fmt::Debug for Lookup {
 struct Holds;
 
 impl moka::Expiry<Box<str>, Answer> for Holds {
-    fn expire_after_create(&self, _: &Box<str>, answer: &Answer, _: std::time::Instant) -> Option<Duration> {
+    fn expire_after_create(
+        &self,
+        _: &Box<str>,
+        answer: &Answer,
+        _: std::time::Instant,
+    ) -> Option<Duration> {
         Some(answer.holds_for)
     }
 }
@@ -118,9 +123,18 @@ impl Resolver {
             NameServers::System => Lookup::System,
             NameServers::Servers(servers) => Lookup::Servers(Box::new(hickory(servers, timeout)?)),
         };
-        let memory = Cache::builder().max_capacity(REMEMBERED).expire_after(Holds);
+        let memory = Cache::builder()
+            .max_capacity(REMEMBERED)
+            .expire_after(Holds);
         let memory = memory.build_with_hasher(RandomState::default());
-        Ok(Self { lookup, hosts, timeout, clock, memory, open: Mutex::default() })
+        Ok(Self {
+            lookup,
+            hosts,
+            timeout,
+            clock,
+            memory,
+            open: Mutex::default(),
+        })
     }
 
     /// The addresses of a canonical host name, in the order in which the name servers gave them.
@@ -132,7 +146,11 @@ impl Resolver {
             return self.found(answer, None);
         }
         if let Some(fixed) = self.hosts.get(host) {
-            return Found { addresses: Ok(fixed.as_slice().into()), found_in: None, again_in: None };
+            return Found {
+                addresses: Ok(fixed.as_slice().into()),
+                found_in: None,
+                again_in: None,
+            };
         }
         let began = self.clock.now();
         // Boxed, so that those that know are not as big as those that ask.
@@ -146,8 +164,13 @@ impl Resolver {
         if let Some(fixed) = self.hosts.get(host) {
             return fixed.clone();
         }
-        let known = self.memory.get(host).and_then(|answer| answer.addresses.ok());
-        known.map(|addresses| addresses.to_vec()).unwrap_or_default()
+        let known = self
+            .memory
+            .get(host)
+            .and_then(|answer| answer.addresses.ok());
+        known
+            .map(|addresses| addresses.to_vec())
+            .unwrap_or_default()
     }
 
     /// Whether the configuration names the host.
@@ -164,10 +187,20 @@ impl Resolver {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn found(&self, Answer { addresses, until, .. }: Answer, found_in: Option<Lapse>) -> Found {
+    fn found(
+        &self,
+        Answer {
+            addresses, until, ..
+        }: Answer,
+        found_in: Option<Lapse>,
+    ) -> Found {
         let left = || until.saturating_duration_since(self.clock.now());
         let again_in = addresses.is_err().then(left);
-        Found { addresses, found_in, again_in }
+        Found {
+            addresses,
+            found_in,
+            again_in,
+        }
     }
 
     /// Those that ask for the same name meanwhile wait for one answer. If whoever asks gives up the next one asks.
@@ -199,7 +232,11 @@ impl Resolver {
             Err(_) => (Err(ResolveError::Timeout), FAILURE_TTL),
         };
         let holds_for = ttl.clamp(*TTL.start(), *TTL.end());
-        Answer { addresses, holds_for, until: self.clock.now() + holds_for }
+        Answer {
+            addresses,
+            holds_for,
+            until: self.clock.now() + holds_for,
+        }
     }
 }
 
@@ -213,7 +250,11 @@ struct Question<'r> {
 impl<'r> Question<'r> {
     fn join(resolver: &'r Resolver, host: &'r str) -> Self {
         let cell = Arc::clone(resolver.open().entry(host.into()).or_default());
-        Self { resolver, host, cell }
+        Self {
+            resolver,
+            host,
+            cell,
+        }
     }
 
     fn cell(&self) -> &OnceCell<Answer> {
@@ -226,7 +267,10 @@ impl Drop for Question<'_> {
         let mut open = self.resolver.open();
         // Under the lock, so that of two that leave one is the last.
         self.cell = Arc::default();
-        if open.get(self.host).is_some_and(|cell| Arc::strong_count(cell) == 1) {
+        if open
+            .get(self.host)
+            .is_some_and(|cell| Arc::strong_count(cell) == 1)
+        {
             open.remove(self.host);
         }
     }
@@ -241,15 +285,25 @@ async fn ask_system(host: &str) -> Asked {
         Ok(found) => found.map(|a| a.ip()).collect(),
         Err(error) => return Err(system_error(&error)),
     };
-    if addresses.is_empty() { Err(ResolveError::NoSuchName) } else { Ok((addresses, SYSTEM_TTL)) }
+    if addresses.is_empty() {
+        Err(ResolveError::NoSuchName)
+    } else {
+        Ok((addresses, SYSTEM_TTL))
+    }
 }
 
 /// getaddrinfo tells its errors only in words: "Name or service not known" and "No address associated with hostname"
 /// are answers, "Temporary failure in name resolution" is none.
 fn system_error(error: &std::io::Error) -> ResolveError {
     let words = error.to_string();
-    let answered = ["not known", "No address", "nodename nor servname"].iter().any(|w| words.contains(w));
-    if answered { ResolveError::NoSuchName } else { ResolveError::Failed }
+    let answered = ["not known", "No address", "nodename nor servname"]
+        .iter()
+        .any(|w| words.contains(w));
+    if answered {
+        ResolveError::NoSuchName
+    } else {
+        ResolveError::Failed
+    }
 }
 
 async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Asked {
@@ -259,7 +313,9 @@ async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Aske
             let ttl = found.valid_until().saturating_duration_since(clock.now());
             Ok((found.iter().collect(), ttl))
         }
-        Err(error) if error.is_nx_domain() || error.is_no_records_found() => Err(ResolveError::NoSuchName),
+        Err(error) if error.is_nx_domain() || error.is_no_records_found() => {
+            Err(ResolveError::NoSuchName)
+        }
         Err(_) => Err(ResolveError::Failed),
     }
 }
@@ -277,5 +333,7 @@ fn hickory(servers: &[SocketAddr], timeout: Duration) -> Result<TokioResolver, S
     builder.options_mut().timeout = timeout;
     // Our own memory stands in front; hickory's need hold no more than what is being asked.
     builder.options_mut().cache_size = 32;
-    builder.build().map_err(|error| format!("name servers cannot be used: {error}"))
+    builder
+        .build()
+        .map_err(|error| format!("name servers cannot be used: {error}"))
 }

@@ -61,15 +61,28 @@ type Flight = watch::Receiver<Option<Arc<Known>>>;
 impl Robots {
     /// Nothing is known yet.
     pub fn new(fetcher: Fetcher, clock: Clock, metrics: Metrics) -> Self {
-        let (verified, unverified) = (Memory::new(REMEMBERED - UNVERIFIED), Memory::new(UNVERIFIED));
-        Self(Arc::new(Shared { verified, unverified, fetcher, clock, metrics }))
+        let (verified, unverified) = (
+            Memory::new(REMEMBERED - UNVERIFIED),
+            Memory::new(UNVERIFIED),
+        );
+        Self(Arc::new(Shared {
+            verified,
+            unverified,
+            fetcher,
+            clock,
+            metrics,
+        }))
     }
 
     /// Tells the metrics how many hosts are remembered; now and then.
     pub fn sweep(&self) {
         let memories = [&self.0.verified.known, &self.0.unverified.known];
-        memories.iter().for_each(|memory| memory.run_pending_tasks());
-        self.0.metrics.robots_remembered(memories.iter().map(|memory| memory.entry_count()).sum());
+        memories
+            .iter()
+            .for_each(|memory| memory.run_pending_tasks());
+        self.0
+            .metrics
+            .robots_remembered(memories.iter().map(|memory| memory.entry_count()).sum());
     }
 }
 
@@ -78,8 +91,13 @@ impl Robots {
     /// through.
     pub fn of_host(&self, host: &str) -> Vec<RobotsSeen> {
         let times = (self.0.clock.now(), self.0.clock.wall());
-        let memories = [(Verify::On, &self.0.verified.known), (Verify::Skip, &self.0.unverified.known)];
-        let entries = memories.into_iter().flat_map(|(verify, known)| known.iter().map(move |e| (verify, e)));
+        let memories = [
+            (Verify::On, &self.0.verified.known),
+            (Verify::Skip, &self.0.unverified.known),
+        ];
+        let entries = memories
+            .into_iter()
+            .flat_map(|(verify, known)| known.iter().map(move |e| (verify, e)));
         let of_host = entries.filter(|(_, (base, _))| is_of(base, host));
         let mut seen: Vec<RobotsSeen> = of_host
             .filter_map(|(verify, (base, known))| RobotsSeen::new(&base, verify, &known, times))
@@ -130,7 +148,13 @@ impl RobotsFiles for Robots {
         let _ = flight.changed().await;
         let brought = flight.borrow().clone();
         // A fetch that ended in a panic has brought nothing.
-        let nothing = || Arc::new(Known::after(None, &Fetched::failed(Ending::Broken), self.0.clock.now()));
+        let nothing = || {
+            Arc::new(Known::after(
+                None,
+                &Fetched::failed(Ending::Broken),
+                self.0.clock.now(),
+            ))
+        };
         brought.unwrap_or_else(nothing)
     }
 }
@@ -174,7 +198,9 @@ impl Robots {
 
 /// The fetch of a host's file that has not ended.
 fn under_way<'f>(flights: &'f Flights, target: &UrlTarget) -> Option<&'f Flight> {
-    flights.get(target.base()).filter(|flight| flight.has_changed().is_ok())
+    flights
+        .get(target.base())
+        .filter(|flight| flight.has_changed().is_ok())
 }
 
 impl Shared {
@@ -188,13 +214,26 @@ impl Shared {
     async fn learn(&self, target: &UrlTarget, errand: &Errand) -> Arc<Known> {
         let memory = self.memory(errand.verify);
         let before = memory.known.get(target.base());
-        let asked_by = before.as_deref().and_then(Known::validators).unwrap_or_default();
+        let asked_by = before
+            .as_deref()
+            .and_then(Known::validators)
+            .unwrap_or_default();
         let fetch = self.fetcher.fetch(target, errand, asked_by).await;
-        let known = Arc::new(Known::after(before.as_ref(), &fetch.fetched(), self.clock.now()));
+        let known = Arc::new(Known::after(
+            before.as_ref(),
+            &fetch.fetched(),
+            self.clock.now(),
+        ));
         // Without a turn what is known stays, and with it how that ended.
-        let ending = if fetch.ending == Ending::Held { Ending::Held } else { known.ending };
+        let ending = if fetch.ending == Ending::Held {
+            Ending::Held
+        } else {
+            known.ending
+        };
         self.metrics.robots_fetched(ending as usize);
-        memory.known.insert(target.base().into(), Arc::clone(&known));
+        memory
+            .known
+            .insert(target.base().into(), Arc::clone(&known));
         known
     }
 }
@@ -203,11 +242,16 @@ impl Memory {
     fn new(bytes: u64) -> Self {
         let known = Cache::builder().max_capacity(bytes).weigher(weight);
         let known = known.build_with_hasher(RandomState::default());
-        Self { known, flights: Mutex::default() }
+        Self {
+            known,
+            flights: Mutex::default(),
+        }
     }
 
     fn fresh(&self, base: &str, clock: &Clock) -> Option<Arc<Known>> {
-        self.known.get(base).filter(|known| known.is_fresh(clock.now()))
+        self.known
+            .get(base)
+            .filter(|known| known.is_fresh(clock.now()))
     }
 
     fn flights(&self) -> MutexGuard<'_, Flights> {

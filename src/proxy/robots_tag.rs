@@ -20,7 +20,10 @@ pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
     let lines: Vec<HeaderValue> = headers.get_all(X_ROBOTS_TAG).iter().cloned().collect();
     // A line that is no text is nothing that a client could read; it is left as it was.
     let (texts, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.to_str().is_ok());
-    let texts: Vec<&str> = texts.into_iter().filter_map(|line| line.to_str().ok()).collect();
+    let texts: Vec<&str> = texts
+        .into_iter()
+        .filter_map(|line| line.to_str().ok())
+        .collect();
     let ours = HeaderValue::from_static(words(tag));
     headers.insert(X_ROBOTS_TAG, joined(tag, &texts).unwrap_or(ours));
     let named = texts.into_iter().filter_map(for_agents);
@@ -41,8 +44,14 @@ pub(super) fn words(tag: RobotsTag) -> &'static str {
 /// Ours first, then what the origin says to everybody, without what ours says or contradicts.
 fn joined(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
     let mut line = words(tag).to_owned();
-    let general = lines.iter().flat_map(|line| runs(line)).filter(|run| run.agent.is_none());
-    for member in general.flat_map(|run| members(run.words)).filter(|member| !is_said(tag, member)) {
+    let general = lines
+        .iter()
+        .flat_map(|line| runs(line))
+        .filter(|run| run.agent.is_none());
+    for member in general
+        .flat_map(|run| members(run.words))
+        .filter(|member| !is_said(tag, member))
+    {
         line.push_str(", ");
         line.push_str(member);
     }
@@ -51,8 +60,13 @@ fn joined(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
 
 /// What a line says to agents by their names, if anything.
 fn for_agents(line: &str) -> Option<HeaderValue> {
-    let named: Vec<&str> = runs(line).filter(|run| run.agent.is_some()).map(|run| run.whole).collect();
-    HeaderValue::from_str(&named.join(", ")).ok().filter(|_| !named.is_empty())
+    let named: Vec<&str> = runs(line)
+        .filter(|run| run.agent.is_some())
+        .map(|run| run.whole)
+        .collect();
+    HeaderValue::from_str(&named.join(", "))
+        .ok()
+        .filter(|_| !named.is_empty())
 }
 
 fn is_said(tag: RobotsTag, member: &str) -> bool {
@@ -88,13 +102,21 @@ mod tests {
             (NoIndex, &[][..], &["noindex"][..]),
             (Neither, &[][..], &["noindex, nofollow"][..]),
             (NoIndex, &["noarchive"][..], &["noindex, noarchive"][..]),
-            (NoIndex, &["nofollow", "max-snippet: 0"][..], &["noindex, nofollow, max-snippet: 0"][..]),
+            (
+                NoIndex,
+                &["nofollow", "max-snippet: 0"][..],
+                &["noindex, nofollow, max-snippet: 0"][..],
+            ),
             (NoFollow, &["NoIndex"][..], &["nofollow, NoIndex"][..]),
             (NoFollow, &["none"][..], &["nofollow, none"][..]),
             (Neither, &["none"][..], &["noindex, nofollow"][..]),
             (NoIndex, &["index, follow"][..], &["noindex, follow"][..]),
             (NoFollow, &["all"][..], &["nofollow"][..]),
-            (NoIndex, &["googlebot: nofollow"][..], &["noindex", "googlebot: nofollow"][..]),
+            (
+                NoIndex,
+                &["googlebot: nofollow"][..],
+                &["noindex", "googlebot: nofollow"][..],
+            ),
             (
                 NoFollow,
                 &["otherbot: index, follow", "noarchive"][..],
@@ -102,8 +124,15 @@ mod tests {
             ),
             (
                 NoIndex,
-                &["index, nosnippet, googlebot: none, noarchive, other: all", "\u{e4}"][..],
-                &["noindex, nosnippet", "googlebot: none, noarchive, other: all", "\u{e4}"][..],
+                &[
+                    "index, nosnippet, googlebot: none, noarchive, other: all",
+                    "\u{e4}",
+                ][..],
+                &[
+                    "noindex, nosnippet",
+                    "googlebot: none, noarchive, other: all",
+                    "\u{e4}",
+                ][..],
             ),
             (
                 NoIndex,

@@ -127,7 +127,9 @@ impl Sniffer {
 
 /// Whether a ClientHello asks for the host of its CONNECT.
 pub fn check(hello: &Hello, host: &HostTarget) -> SniCheck {
-    let Some(name) = &hello.name else { return SniCheck::None };
+    let Some(name) = &hello.name else {
+        return SniCheck::None;
+    };
     let same = canonical_host(name).is_ok_and(|name| name == host.host());
     match (same, hello.inner) {
         (false, _) => SniCheck::Mismatch,
@@ -147,7 +149,10 @@ pub fn passes(check: SniCheck, host: &HostTarget) -> bool {
 
 /// Reads a ClientHello; `None` if it is not one.
 fn hello(mut body: Bytes<'_>) -> Option<Hello> {
-    let mut hello = Hello { name: None, inner: Inner::None };
+    let mut hello = Hello {
+        name: None,
+        inner: Inner::None,
+    };
     let (_version, _random) = (body.number()?, body.take(32)?);
     let session = body.short()?;
     let (ciphers, compressions) = (body.long()?, body.short()?);
@@ -182,7 +187,9 @@ fn server_name(mut data: Bytes<'_>) -> Option<String> {
     }
     let name = list.long()?;
     let alone = data.0.is_empty() && list.0.is_empty();
-    let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && name.is_ascii())?;
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty() && name.is_ascii())?;
     alone.then(|| name.to_owned())
 }
 

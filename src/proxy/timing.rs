@@ -22,10 +22,18 @@ pub(in crate::proxy) struct Waited {
 /// Tells the record that it is decided; what it was held is no part of that. The time.
 pub(in crate::proxy) fn decided(record: &mut Record, waited: Waited) -> Instant {
     let now = record.clock().now();
-    let Waited { found_in, fetched_in, held } = waited;
+    let Waited {
+        found_in,
+        fetched_in,
+        held,
+    } = waited;
     record.decided_at(held.and_then(|held| now.checked_sub(held)).unwrap_or(now));
     let held_since = held.and_then(|held| now.checked_sub(held));
-    let waits = [found_in.map(|lapse| lapse.began), fetched_in.map(|lapse| lapse.began), held_since];
+    let waits = [
+        found_in.map(|lapse| lapse.began),
+        fetched_in.map(|lapse| lapse.began),
+        held_since,
+    ];
     record.verdict_at(waits.into_iter().flatten().min().unwrap_or(now));
     if let Some(found_in) = found_in {
         record.resolved_in(found_in.took);
@@ -36,14 +44,24 @@ pub(in crate::proxy) fn decided(record: &mut Record, waited: Waited) -> Instant 
     }
     if let (Some(held), Some(since)) = (held, held_since) {
         record.held(held);
-        record.part(Part::Hold, Lapse { began: since, took: held });
+        record.part(
+            Part::Hold,
+            Lapse {
+                began: since,
+                took: held,
+            },
+        );
     }
     now
 }
 
 /// Tells the record how the origin was reached, and of the first byte of its answer: now. `decided` is when the request
 /// set out for it.
-pub(in crate::proxy) fn answered(record: &mut Record, answered: &Answered, decided: Instant) -> Duration {
+pub(in crate::proxy) fn answered(
+    record: &mut Record,
+    answered: &Answered,
+    decided: Instant,
+) -> Duration {
     if let Some(connect) = answered.connect {
         record.connected_in(connect.took);
         record.part(Part::Connect, connect);

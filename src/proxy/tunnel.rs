@@ -69,7 +69,11 @@ pub struct Place {
 impl Tunnels {
     /// None is open yet.
     pub fn new(settings: TunnelSettings, metrics: Metrics) -> Self {
-        Self { settings, metrics, by_host: Arc::default() }
+        Self {
+            settings,
+            metrics,
+            by_host: Arc::default(),
+        }
     }
 
     /// A place for a tunnel to this host, if there is one.
@@ -147,12 +151,21 @@ impl Meter {
     pub(super) fn new(clock: Clock) -> Self {
         let opened = clock.now();
         let zero = AtomicU64::default;
-        Self { clock, opened, up: zero(), down: zero(), last: zero() }
+        Self {
+            clock,
+            opened,
+            up: zero(),
+            down: zero(),
+            last: zero(),
+        }
     }
 
     /// Bytes from the client and from the origin.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed))
+        (
+            self.up.load(Ordering::Relaxed),
+            self.down.load(Ordering::Relaxed),
+        )
     }
 
     fn moved(&self, way: Way, bytes: usize) {
@@ -162,7 +175,10 @@ impl Meter {
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
         let since = self.clock.now().saturating_duration_since(self.opened);
-        self.last.store(u64::try_from(since.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last.store(
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     fn last(&self) -> Instant {
@@ -200,7 +216,9 @@ pub(super) async fn carry<J: FnMut() -> Standing>(
     mut watching: Watching<'_, J>,
 ) -> End {
     let up = async move {
-        send(origin, &first, Way::Up, meter).await.map_err(|_| End::OriginLeft)?;
+        send(origin, &first, Way::Up, meter)
+            .await
+            .map_err(|_| End::OriginLeft)?;
         drop(first);
         pump(client, origin, Way::Up, meter).await
     };

@@ -110,7 +110,14 @@ impl Upstream {
             .ignore_invalid_headers_in_responses(true)
             .max_headers(limits.fields)
             .max_header_size(limits.head);
-        Self { pool: Arc::new(Pool::new(limits.pool)), tls, limits, clock, builder, dead }
+        Self {
+            pool: Arc::new(Pool::new(limits.pool)),
+            tls,
+            limits,
+            clock,
+            builder,
+            dead,
+        }
     }
 
     /// The idle connections.
@@ -141,11 +148,16 @@ impl Upstream {
         let known = reused.as_ref().zip(request.as_ref().ok());
         let spare = known.and_then(|(reused, request)| spare(request, reused.idle_for));
         async move {
-            let Ok(request) = request else { return Err(UpstreamError::Upload(BodyError::Incomplete)) };
+            let Ok(request) = request else {
+                return Err(UpstreamError::Upload(BodyError::Incomplete));
+            };
             let Some(Reused { mut link, idle_for }) = reused else {
                 return Box::pin(self.send_anew(sending, request, now)).await;
             };
-            let wait = Wait { head: sending.head, since: now };
+            let wait = Wait {
+                head: sending.head,
+                since: now,
+            };
             let answer = pin!(link.sender.try_send_request(request));
             match exchange(link, answer, watch, &sending.slot, wait, &self.clock).await {
                 Ok((response, link)) => Ok(self.answered(response, link, sending.slot, now)),
@@ -154,7 +166,11 @@ impl Upstream {
                     let Some(again) = again else {
                         // An origin may close what was idle whenever it likes.
                         let stale = SURELY_ALIVE <= idle_for && error.may_repeat();
-                        return Err(if stale { error } else { blaming(&mut sending.slot, error) });
+                        return Err(if stale {
+                            error
+                        } else {
+                            blaming(&mut sending.slot, error)
+                        });
                     };
                     Box::pin(self.send_again(sending, *again, error)).await
                 }
@@ -170,7 +186,14 @@ impl Upstream {
         }
         let verify = self.verify(&target, verify);
         let head = timeouts.response_head.unwrap_or(self.limits.response_head);
-        Sending { target, vetted, slot, verify, head, dial: self.limits.dial.with(timeouts) }
+        Sending {
+            target,
+            vetted,
+            slot,
+            verify,
+            head,
+            dial: self.limits.dial.with(timeouts),
+        }
     }
 
     /// Once more, on a new connection, after `failed`.
@@ -192,12 +215,20 @@ impl Upstream {
         now: Instant,
     ) -> Result<Answered, UpstreamError> {
         let connected = self.connect(&sending, now).await;
-        let New { mut link, connect, tls } = connected.map_err(|error| blaming(&mut sending.slot, error))?;
-        let wait = Wait { head: sending.head, since: self.clock.now() };
+        let New {
+            mut link,
+            connect,
+            tls,
+        } = connected.map_err(|error| blaming(&mut sending.slot, error))?;
+        let wait = Wait {
+            head: sending.head,
+            since: self.clock.now(),
+        };
         let watch = request.body().watch();
         let answer = pin!(link.sender.try_send_request(request));
         let exchanged = exchange(link, answer, watch, &sending.slot, wait, &self.clock).await;
-        let (response, link) = exchanged.map_err(|failed| blaming(&mut sending.slot, failed.error))?;
+        let (response, link) =
+            exchanged.map_err(|failed| blaming(&mut sending.slot, failed.error))?;
         Ok(Answered {
             connect: Some(connect),
             tls,
@@ -217,9 +248,11 @@ impl Upstream {
         let dialled = self.dial(to).await?;
         let connected = self.clock.now();
         let (stream, address, tls) = match to.target.scheme() {
-            Scheme::Http => {
-                (OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream))), dialled.address, None)
-            }
+            Scheme::Http => (
+                OriginStream::Http(TokioIo::new(OriginTcp::plain(dialled.stream))),
+                dialled.address,
+                None,
+            ),
             Scheme::Https => {
                 let (stream, address) = self.secure(to, dialled).await?;
                 let lapse = Lapse::between(connected, self.clock.now());
@@ -227,11 +260,26 @@ impl Upstream {
                 (stream, address, Some(lapse))
             }
         };
-        let (sender, driver) = self.builder.handshake(stream).await.map_err(UpstreamError::Protocol)?;
+        let (sender, driver) = self
+            .builder
+            .handshake(stream)
+            .await
+            .map_err(UpstreamError::Protocol)?;
         let answer = LazyTimer::new(self.limits.response_head);
         let (base, verify) = (to.target.base().into(), to.verify);
-        let link = Link { sender, driver, address, base, verify, answer };
-        Ok(New { link: Box::new(link), connect: Lapse::between(began, connected), tls })
+        let link = Link {
+            sender,
+            driver,
+            address,
+            base,
+            verify,
+            answer,
+        };
+        Ok(New {
+            link: Box::new(link),
+            connect: Lapse::between(began, connected),
+            tls,
+        })
     }
 
     async fn dial(&self, to: &Sending) -> Result<Dialled, UpstreamError> {
@@ -250,7 +298,11 @@ impl Upstream {
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
         let (target, verify) = (&to.target, to.verify);
         let hello = self.tls.hello(target.base());
-        let failed = match self.tls.handshake(dialled.stream, target, verify, hello).await {
+        let failed = match self
+            .tls
+            .handshake(dialled.stream, target, verify, hello)
+            .await
+        {
             Ok(stream) => return Ok((stream, dialled.address)),
             Err(error) => error,
         };
@@ -260,7 +312,10 @@ impl Upstream {
         let Ok(again) = self.dial(to).await else {
             return Err(UpstreamError::Tls(failed));
         };
-        let stream = self.tls.handshake(again.stream, target, verify, Hello::Classic).await;
+        let stream = self
+            .tls
+            .handshake(again.stream, target, verify, Hello::Classic)
+            .await;
         Ok((stream.map_err(UpstreamError::Tls)?, again.address))
     }
 
@@ -274,10 +329,22 @@ impl Upstream {
     ) -> Answered {
         slot.answered(response.status(), response.headers());
         let address = link.address;
-        let home = Home { pool: Arc::clone(&self.pool), clock: self.clock.clone() };
-        let times = BodyTimes { idle: self.limits.body_idle, whole: self.limits.body };
+        let home = Home {
+            pool: Arc::clone(&self.pool),
+            clock: self.clock.clone(),
+        };
+        let times = BodyTimes {
+            idle: self.limits.body_idle,
+            whole: self.limits.body,
+        };
         let response = response.map(|body| Box::new(Download::new(body, link, slot, home, times)));
-        Answered { response, connect: None, tls: None, sent, address }
+        Answered {
+            response,
+            connect: None,
+            tls: None,
+            sent,
+            address,
+        }
     }
 }
 
@@ -321,9 +388,15 @@ async fn exchange(
         Some(Ok(response)) => Ok((response, link)),
         Some(Err(mut failed)) => {
             let unsent = failed.take_message().map(Box::new);
-            Err(Failed { error: failed.into_error().into(), unsent })
+            Err(Failed {
+                error: failed.into_error().into(),
+                unsent,
+            })
         }
-        None => Err(Failed { error: UpstreamError::Timeout, unsent: None }),
+        None => Err(Failed {
+            error: UpstreamError::Timeout,
+            unsent: None,
+        }),
     }
 }
 
@@ -358,7 +431,10 @@ struct Sending {
 
 impl Sending {
     fn place(&self) -> Place<'_> {
-        Place { base: self.target.base(), verify: self.verify }
+        Place {
+            base: self.target.base(),
+            verify: self.verify,
+        }
     }
 }
 
@@ -377,14 +453,17 @@ struct Dialled {
 
 impl Call {
     fn into_request(self, uri: Uri) -> Request<Upload> {
-        let chunked = !self.body.is_empty() && http_body::Body::size_hint(&self.body).exact().is_none();
+        let chunked =
+            !self.body.is_empty() && http_body::Body::size_hint(&self.body).exact().is_none();
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method;
         *request.uri_mut() = uri;
         *request.headers_mut() = self.headers;
         if chunked {
             // Without it hyper sends a GET's body of unknown length not at all.
-            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            request
+                .headers_mut()
+                .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         request
     }

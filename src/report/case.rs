@@ -20,7 +20,12 @@ const LONGEST_KEY: usize = 500;
 pub fn of(trial: &Trial<'_>, given: &Map<String, Json>, profile: Option<Profile>) -> String {
     let mut lines: Vec<String> = FACT_KEYS
         .into_iter()
-        .filter_map(|key| given.get(key).filter(|value| !value.is_null()).map(|value| line(key, value)))
+        .filter_map(|key| {
+            given
+                .get(key)
+                .filter(|value| !value.is_null())
+                .map(|value| line(key, value))
+        })
         .collect();
     lines.extend(profile.map(|profile| format!("profile: {}", profile.as_str())));
     lines.push(expectation(trial, profile));
@@ -40,11 +45,19 @@ fn expectation(trial: &Trial<'_>, profile: Option<Profile>) -> String {
         ("stage", Some(decision.stage.as_str().to_owned())),
         ("reason", Some(decision.reason().as_str().to_owned())),
         ("rule", trial.rule().map(quoted)),
-        ("intent", answer.intent.map(Intent::as_str).map(str::to_owned)),
+        (
+            "intent",
+            answer.intent.map(Intent::as_str).map(str::to_owned),
+        ),
         ("code", number(answer.code)),
-        ("status", number(answer.status).filter(|_| profile.is_some())),
+        (
+            "status",
+            number(answer.status).filter(|_| profile.is_some()),
+        ),
     ];
-    let parts = parts.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?)));
+    let parts = parts
+        .into_iter()
+        .filter_map(|(key, value)| Some(format!("{key}: {}", value?)));
     format!("expect: {{ {} }}", parts.collect::<Vec<_>>().join(", "))
 }
 
@@ -58,9 +71,14 @@ fn flow(value: &Json) -> String {
             None => number.to_string(),
         },
         Json::String(text) => quoted(text),
-        Json::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Json::Array(items) => format!(
+            "[{}]",
+            items.iter().map(flow).collect::<Vec<_>>().join(", ")
+        ),
         Json::Object(entries) => {
-            let entries = entries.iter().map(|(key, value)| format!("{}: {}", self::key(key), flow(value)));
+            let entries = entries
+                .iter()
+                .map(|(key, value)| format!("{}: {}", self::key(key), flow(value)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
         }
     }
@@ -68,7 +86,11 @@ fn flow(value: &Json) -> String {
 
 fn key(text: &str) -> String {
     let text = quoted(text);
-    if text.len() > LONGEST_KEY { format!("? {text}") } else { text }
+    if text.len() > LONGEST_KEY {
+        format!("? {text}")
+    } else {
+        text
+    }
 }
 
 /// Text between double quotes. What is no letter, digit or ASCII sign is written by its number, so that nothing in it

@@ -13,7 +13,9 @@ pub fn head(columns: &[&str]) -> String {
 
 /// The line of a document: its values for these columns; null is an empty cell.
 pub fn line(document: &Json, columns: &[&str]) -> String {
-    let cells = columns.iter().map(|column| cell(document.get(column).unwrap_or(&Json::Null)));
+    let cells = columns
+        .iter()
+        .map(|column| cell(document.get(column).unwrap_or(&Json::Null)));
     [&cells.collect::<Vec<_>>().join(","), "\r\n"].concat()
 }
 
@@ -21,13 +23,19 @@ fn cell(value: &Json) -> String {
     match value {
         Json::Null => String::new(),
         Json::String(text) => quoted(&harmless(text)),
-        Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => quoted(&value.to_string()),
+        Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => {
+            quoted(&value.to_string())
+        }
     }
 }
 
 fn harmless(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
-    if formula { ["'", text].concat() } else { text.to_owned() }
+    if formula {
+        ["'", text].concat()
+    } else {
+        text.to_owned()
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -58,7 +66,11 @@ mod tests {
             (json!("@x,y"), "\"'@x,y\""),
             (json!("\tx"), "'\tx"),
         ] {
-            assert_eq!(line(&json!({ "a": value, "z": 1 }), &["a"]), format!("{cell}\r\n"), "{value}");
+            assert_eq!(
+                line(&json!({ "a": value, "z": 1 }), &["a"]),
+                format!("{cell}\r\n"),
+                "{value}"
+            );
         }
         assert_eq!(head(&["a", "b"]), "a,b\r\n");
         assert_eq!(line(&json!({}), &["a", "b"]), ",\r\n");

@@ -41,7 +41,10 @@ pub fn to_json(trial: &Trial<'_>, facts: &CaseFacts) -> Json {
 
 /// URL, verdict, stage, reason, rule and status; what there is not is an empty column.
 pub fn to_tsv(trial: &Trial<'_>, facts: &CaseFacts) -> String {
-    let status = trial.answer().status.map_or(String::new(), |s| s.to_string());
+    let status = trial
+        .answer()
+        .status
+        .map_or(String::new(), |s| s.to_string());
     let decision = &trial.decision;
     let rule = trial.rule().unwrap_or("");
     let (stage, reason) = (decision.stage.as_str(), decision.reason().as_str());
@@ -64,10 +67,13 @@ pub fn shown(value: &Value) -> String {
     if json.is_null() {
         return "none".to_owned();
     }
-    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+    json.as_str()
+        .map_or_else(|| json.to_string(), str::to_owned)
 }
 
 fn option(trial: &Trial<'_>, path: &str) -> Json {
     let mut lines = trial.policy.option_lines(&trial.trail);
-    lines.find(|line| line.path == path).map_or(Json::Null, |line| line.value.to_json())
+    lines
+        .find(|line| line.path == path)
+        .map_or(Json::Null, |line| line.value.to_json())
 }

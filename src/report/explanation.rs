@@ -17,10 +17,16 @@ use super::wire::{Answers, Wire};
 
 /// `url`, `rules`, `options`, `decision` as `decide` writes it, and `answer`, one of `answers` to the same trial.
 pub fn of(trial: &Trial<'_>, facts: &CaseFacts, answers: &Answers<'_>) -> Json {
-    let rules: Vec<Json> =
-        trial.policy.rule_lines(&trial.trail).map(|line| rule(trial, facts, &line)).collect();
-    let options: Vec<Json> =
-        trial.policy.option_lines(&trial.trail).map(|line| option(trial, &line)).collect();
+    let rules: Vec<Json> = trial
+        .policy
+        .rule_lines(&trial.trail)
+        .map(|line| rule(trial, facts, &line))
+        .collect();
+    let options: Vec<Json> = trial
+        .policy
+        .option_lines(&trial.trail)
+        .map(|line| option(trial, &line))
+        .collect();
     json!({
         "url": facts.url(),
         "rules": rules,
@@ -32,7 +38,10 @@ pub fn of(trial: &Trial<'_>, facts: &CaseFacts, answers: &Answers<'_>) -> Json {
 
 /// The answer to a crawler of each profile.
 pub fn to_all(answers: &Answers<'_>) -> Vec<Json> {
-    Profile::ALL.into_iter().map(|profile| answer(answers, profile)).collect()
+    Profile::ALL
+        .into_iter()
+        .map(|profile| answer(answers, profile))
+        .collect()
 }
 
 fn rule(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>) -> Json {
@@ -88,7 +97,10 @@ fn does(trial: &Trial<'_>, body: &RuleBody) -> Json {
 
 fn assigns(trial: &Trial<'_>, group: &Group) -> Json {
     let one = |a: &crate::policy::options::Assignment| {
-        (trial.policy.option_path(a.slot).to_owned(), a.value.to_json())
+        (
+            trial.policy.option_path(a.slot).to_owned(),
+            a.value.to_json(),
+        )
     };
     group.assign.iter().map(one).collect::<Map<_, _>>().into()
 }
@@ -109,11 +121,17 @@ pub fn set_by<'p>(trial: &Trial<'p>, line: &OptionLine<'p>) -> &'p str {
 
 fn answer(answers: &Answers<'_>, profile: Profile) -> Json {
     let (kind, status_line, headers) = match answers.to(profile) {
-        Wire::Refused { status_line, headers } => ("refused", Some(status_line), headers),
+        Wire::Refused {
+            status_line,
+            headers,
+        } => ("refused", Some(status_line), headers),
         Wire::Closed => ("closed", None, Vec::new()),
         Wire::Passed { headers } => ("passed", None, headers),
         Wire::Tunnel => ("tunnel", Some("HTTP/1.1 200 OK".to_owned()), Vec::new()),
     };
-    let headers: Map<String, Json> = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
+    let headers: Map<String, Json> = headers
+        .into_iter()
+        .map(|(name, value)| (name, value.into()))
+        .collect();
     json!({ "profile": profile.as_str(), "kind": kind, "status_line": status_line, "headers": headers })
 }

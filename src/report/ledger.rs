@@ -6,10 +6,16 @@ use crate::store::ledger::Stats;
 
 /// The document. `sweep` is the one that runs or ran last.
 pub fn to_json(stats: &Stats, bytes: u64, sweep: Option<Json>) -> Json {
-    let by_status: Map<String, Json> =
-        stats.urls.iter().map(|(status, count)| (status.as_str().to_owned(), (*count).into())).collect();
-    let events: Map<String, Json> =
-        stats.events.iter().map(|(kind, count)| (kind.as_str().to_owned(), (*count).into())).collect();
+    let by_status: Map<String, Json> = stats
+        .urls
+        .iter()
+        .map(|(status, count)| (status.as_str().to_owned(), (*count).into()))
+        .collect();
+    let events: Map<String, Json> = stats
+        .events
+        .iter()
+        .map(|(kind, count)| (kind.as_str().to_owned(), (*count).into()))
+        .collect();
     json!({
         "urls": stats.urls.values().sum::<u64>(),
         "by_status": by_status,

@@ -95,7 +95,12 @@ mod tests {
     #[test]
     fn every_key_has_a_column() {
         let document = to_json(Key([7; 16]), &Record::default());
-        let keys: BTreeSet<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+        let keys: BTreeSet<&str> = document
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(keys, COLUMNS.into_iter().collect());
     }
 
@@ -110,6 +115,9 @@ mod tests {
         let document = to_json(Key([0; 16]), &record);
         assert_eq!(document["removed_at"], "2026-01-01T00:00:00.000Z");
         assert_eq!(document["content"], "ab".repeat(32));
-        assert_eq!((&document["size"], &document["content_type"]), (&Json::Null, &Json::Null));
+        assert_eq!(
+            (&document["size"], &document["content_type"]),
+            (&Json::Null, &Json::Null)
+        );
     }
 }

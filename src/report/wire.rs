@@ -50,11 +50,17 @@ impl<'t> Answers<'t> {
     pub fn of(trial: &'t Trial<'_>, facts: &CaseFacts) -> Self {
         let policy = trial.policy;
         match (&trial.refusal, facts.target()) {
-            (Some(refusal), _) => {
-                Self::Refused(refusal, InForce { name: policy.name(), revision: policy.revision() })
-            }
+            (Some(refusal), _) => Self::Refused(
+                refusal,
+                InForce {
+                    name: policy.name(),
+                    revision: policy.revision(),
+                },
+            ),
             (None, CaseTarget::Tunnel(..)) => Self::Passed(Wire::Tunnel),
-            (None, CaseTarget::Url(_)) => Self::Passed(Wire::Passed { headers: passed(trial, facts) }),
+            (None, CaseTarget::Url(_)) => Self::Passed(Wire::Passed {
+                headers: passed(trial, facts),
+            }),
         }
     }
 
@@ -68,14 +74,24 @@ impl<'t> Answers<'t> {
 }
 
 fn refused(refusal: &Refusal, in_force: InForce<'_>, profile: Profile) -> Wire {
-    let manner = Manner { profile, conditional: Conditional::No, format: Format::Problem };
-    let Some(response) = answer::refuse(refusal, manner, in_force, "") else { return Wire::Closed };
+    let manner = Manner {
+        profile,
+        conditional: Conditional::No,
+        format: Format::Problem,
+    };
+    let Some(response) = answer::refuse(refusal, manner, in_force, "") else {
+        return Wire::Closed;
+    };
     let status = response.status();
     let words = status.canonical_reason().unwrap_or("");
-    let shared =
-        response.headers().iter().filter(|(name, _)| **name != CRAWL_DECISION && **name != CONTENT_LENGTH);
+    let shared = response
+        .headers()
+        .iter()
+        .filter(|(name, _)| **name != CRAWL_DECISION && **name != CONTENT_LENGTH);
     Wire::Refused {
-        status_line: format!("HTTP/1.1 {} {words}", status.as_u16()).trim_end().to_owned(),
+        status_line: format!("HTTP/1.1 {} {words}", status.as_u16())
+            .trim_end()
+            .to_owned(),
         headers: shared.map(shown).collect(),
     }
 }
@@ -83,16 +99,28 @@ fn refused(refusal: &Refusal, in_force: InForce<'_>, profile: Profile) -> Wire {
 /// What an origin's answer gets from us: looks through the whole policy. `X-Robots-Tag` is ours alone here: the origin's own is merged with it.
 fn passed(trial: &Trial<'_>, facts: &CaseFacts) -> Vec<(String, String)> {
     let made = Effects::of(trial.policy);
-    let effects = ForOne { effects: &made, policy: trial.policy, trail: &trial.trail };
+    let effects = ForOne {
+        effects: &made,
+        policy: trial.policy,
+        trail: &trial.trail,
+    };
     let mut headers = HeaderMap::new();
     effects.describe_answer(&mut headers);
     if let Some(tag) = effects.robots_tag() {
         robots_tag::merge(&mut headers, tag);
     }
-    let status = ("crawl-status".to_owned(), crawl_status(trial, facts).to_owned());
-    std::iter::once(status).chain(headers.iter().map(shown)).collect()
+    let status = (
+        "crawl-status".to_owned(),
+        crawl_status(trial, facts).to_owned(),
+    );
+    std::iter::once(status)
+        .chain(headers.iter().map(shown))
+        .collect()
 }
 
 fn shown((name, value): (&HeaderName, &HeaderValue)) -> (String, String) {
-    (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    (
+        name.as_str().to_owned(),
+        String::from_utf8_lossy(value.as_bytes()).into_owned(),
+    )
 }

@@ -4,7 +4,10 @@
 ///
 /// RFC 9309 section 2.2.1 has no digits; crawlers in the wild (`MJ12bot`, `360Spider`) and the files that name them do.
 pub fn product_token(text: &str) -> &str {
-    let end = text.bytes().position(|b| !is_token_byte(b)).unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|b| !is_token_byte(b))
+        .unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
 }
 
@@ -15,7 +18,10 @@ pub fn is_product_token(text: &str) -> bool {
 
 /// The length of the token that a line's value begins with.
 pub(super) fn token_length(value: &[u8]) -> usize {
-    value.iter().position(|&b| !is_token_byte(b)).unwrap_or(value.len())
+    value
+        .iter()
+        .position(|&b| !is_token_byte(b))
+        .unwrap_or(value.len())
 }
 
 /// `*`, or `*` and something after white space: the group for everybody else.
@@ -46,6 +52,11 @@ mod tests {
         ] {
             assert_eq!(product_token(text), token, "{text}");
         }
-        assert!(is_everybody(b"*") && is_everybody(b"* all") && !is_everybody(b"*bot") && !is_everybody(b""));
+        assert!(
+            is_everybody(b"*")
+                && is_everybody(b"* all")
+                && !is_everybody(b"*bot")
+                && !is_everybody(b"")
+        );
     }
 }

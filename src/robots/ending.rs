@@ -66,7 +66,11 @@ pub struct Row {
 }
 
 const fn row(ending: Ending, name: &'static str, meaning: Meaning) -> Row {
-    Row { ending, name, meaning }
+    Row {
+        ending,
+        name,
+        meaning,
+    }
 }
 
 /// Every ending, in the order of [`Ending`].

@@ -25,7 +25,9 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 /// 2.2.3). Borrowed if the text is in normal form already, as nearly all are.
 pub fn normal_form(text: &[u8]) -> Cow<'_, [u8]> {
     let odd = |&b: &u8| b == b'%' || plain(b) == Plain::Escaped;
-    let Some(first) = text.iter().position(odd) else { return Cow::Borrowed(text) };
+    let Some(first) = text.iter().position(odd) else {
+        return Cow::Borrowed(text);
+    };
     let (clean, rest) = text.split_at_checked(first).unwrap_or((text, &[]));
     let mut out = Vec::with_capacity(text.len() + 8);
     out.extend_from_slice(clean);
@@ -53,7 +55,9 @@ pub(super) fn append_normal(mut text: &[u8], out: &mut Vec<u8>) {
 ///
 /// Borrowed if that changes nothing.
 pub(super) fn query_decoded(text: &[u8]) -> Cow<'_, [u8]> {
-    let Some(query) = memchr::memchr(b'?', text) else { return Cow::Borrowed(text) };
+    let Some(query) = memchr::memchr(b'?', text) else {
+        return Cow::Borrowed(text);
+    };
     let (path, query) = text.split_at_checked(query).unwrap_or((text, &[]));
     if memchr::memchr(b'%', query).is_none() {
         return Cow::Borrowed(text);
@@ -80,7 +84,9 @@ fn append_query_decoded(mut text: &[u8], out: &mut Vec<u8>) {
 
 /// Whether a normal form has one of the characters that [`query_decoded`] is about, plain or escaped, behind a `?`.
 pub(super) fn has_query_delimiter(text: &[u8]) -> bool {
-    let Some(query) = memchr::memchr(b'?', text).and_then(|at| text.get(at..)) else { return false };
+    let Some(query) = memchr::memchr(b'?', text).and_then(|at| text.get(at..)) else {
+        return false;
+    };
     let plain = query.iter().any(|&b| is_query_delimiter(b));
     let written = |w: &[u8]| matches!(w, [b, rest @ ..] if escaped(*b, rest).is_some_and(|(v, _)| is_query_delimiter(v)));
     plain || query.windows(3).any(written)
@@ -128,12 +134,16 @@ fn escape_of(value: u8) -> Escape {
 
 /// The byte that `%XX` stands for, and what follows it.
 fn escaped(byte: u8, rest: &[u8]) -> Option<(u8, &[u8])> {
-    let (b'%', [high, low, after @ ..]) = (byte, rest) else { return None };
+    let (b'%', [high, low, after @ ..]) = (byte, rest) else {
+        return None;
+    };
     Some((hex(*high)? << 4 | hex(*low)?, after))
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|n| u8::try_from(n).ok())
 }
 
 #[cfg(test)]
@@ -158,14 +168,20 @@ mod tests {
 
     #[test]
     fn delimiters_of_a_query() {
-        for (text, decoded) in
-            [("/a%3A?b=%3A%2F%26", "/a%3A?b=:/%26"), ("/a%2F", "/a%2F"), ("/a?b=:", "/a?b=:")]
-        {
+        for (text, decoded) in [
+            ("/a%3A?b=%3A%2F%26", "/a%3A?b=:/%26"),
+            ("/a%2F", "/a%2F"),
+            ("/a?b=:", "/a?b=:"),
+        ] {
             assert_eq!(query_decoded(text.as_bytes()), decoded.as_bytes(), "{text}");
         }
-        for (text, has) in
-            [("/a:?b", false), ("/a?b:", true), ("/a?%3A", true), ("/a?%26", false), ("/a", false)]
-        {
+        for (text, has) in [
+            ("/a:?b", false),
+            ("/a?b:", true),
+            ("/a?%3A", true),
+            ("/a?%26", false),
+            ("/a", false),
+        ] {
             assert_eq!(has_query_delimiter(text.as_bytes()), has, "{text}");
         }
     }

@@ -63,7 +63,9 @@ const MAX_USES: usize = 64;
 impl Extension {
     /// What a key names; all of it has to be there, since some of the words begin others.
     pub(super) fn of_key(name: &[u8]) -> Option<Self> {
-        KEYS.iter().find(|(key, _)| name.eq_ignore_ascii_case(key)).map(|(_, extension)| *extension)
+        KEYS.iter()
+            .find(|(key, _)| name.eq_ignore_ascii_case(key))
+            .map(|(_, extension)| *extension)
     }
 
     /// The key as documentation writes it.
@@ -112,7 +114,9 @@ impl Parsed {
     /// Whether any line speaks of uses.
     pub fn speaks_of_uses(&self) -> bool {
         let speaks = |s: &Statement| s.extension.spelling().is_some();
-        self.extensions.as_ref().is_some_and(|e| e.statements.iter().any(speaks))
+        self.extensions
+            .as_ref()
+            .is_some_and(|e| e.statements.iter().any(speaks))
     }
 
     /// What the file says to a crawler of uses of a URL, each use once, in the order of the lines: the first ones, to be
@@ -120,7 +124,9 @@ impl Parsed {
     ///
     /// `agent` is its product token; `path_and_query` starts with `/`.
     pub fn usage(&self, agent: &str, path_and_query: &str) -> Vec<Stated<'_>> {
-        self.stated(agent, path_and_query, |line, found| self.add_stated(line, found))
+        self.stated(agent, path_and_query, |line, found| {
+            self.add_stated(line, found)
+        })
     }
 
     /// What the file says to a crawler of the uses of these names, however many others it names; a use of which it says
@@ -132,7 +138,9 @@ impl Parsed {
         names: impl Iterator<Item = &'n str> + Clone,
     ) -> Vec<Stated<'_>> {
         self.stated(agent, path_and_query, |line, found| {
-            names.clone().for_each(|name| self.add_named(line, name, found));
+            names
+                .clone()
+                .for_each(|name| self.add_named(line, name, found));
         })
     }
 
@@ -142,9 +150,14 @@ impl Parsed {
         path_and_query: &str,
         mut add: impl FnMut(&Statement, &mut Vec<Stated<'a>>),
     ) -> Vec<Stated<'a>> {
-        let Some(extensions) = self.extensions.as_deref() else { return vec![] };
+        let Some(extensions) = self.extensions.as_deref() else {
+            return vec![];
+        };
         let written = normal_form(path_and_query.as_bytes());
-        let url = Url { query: query_decoded(&written), written: &written };
+        let url = Url {
+            query: query_decoded(&written),
+            written: &written,
+        };
         let group = extensions.group(&self.text, agent);
         let mut found = Vec::new();
         for scope in [Scope::Site, Scope::Group(group)] {
@@ -157,7 +170,9 @@ impl Parsed {
 
     /// The values of a crawler's Visit-time lines: of its group, and of the site.
     pub fn visit_times(&self, agent: &str) -> Vec<Noted<'_>> {
-        let Some(extensions) = self.extensions.as_deref() else { return vec![] };
+        let Some(extensions) = self.extensions.as_deref() else {
+            return vec![];
+        };
         let group = extensions.group(&self.text, agent);
         let scopes = [Scope::Site, Scope::Group(group)];
         let here = |statement: &&Statement| scopes.iter().any(|scope| scope.has(statement));
@@ -170,13 +185,26 @@ impl Parsed {
     }
 
     fn noted(&self, extension: Extension, of: impl Fn(&&Statement) -> bool) -> Vec<Noted<'_>> {
-        let all = self.extensions.as_deref().map_or(&[][..], |extensions| &extensions.statements);
-        let these = all.iter().filter(|statement| statement.extension == extension).filter(of);
-        these.map(|statement| Noted { line: statement.line, value: self.words(statement.value) }).collect()
+        let all = self
+            .extensions
+            .as_deref()
+            .map_or(&[][..], |extensions| &extensions.statements);
+        let these = all
+            .iter()
+            .filter(|statement| statement.extension == extension)
+            .filter(of);
+        these
+            .map(|statement| Noted {
+                line: statement.line,
+                value: self.words(statement.value),
+            })
+            .collect()
     }
 
     fn add_stated<'a>(&'a self, line: &Statement, found: &mut Vec<Stated<'a>>) {
-        let Some(spelling) = line.extension.spelling() else { return };
+        let Some(spelling) = line.extension.spelling() else {
+            return;
+        };
         for (purpose, preference) in statement(spelling, &self.words(line.value)) {
             if found.len() < MAX_USES || found.iter().any(|known| known.purpose == purpose) {
                 self.add_one(line, &purpose, preference, found);
@@ -185,14 +213,22 @@ impl Parsed {
     }
 
     fn add_named<'a>(&'a self, line: &Statement, name: &str, found: &mut Vec<Stated<'a>>) {
-        let Some(spelling) = line.extension.spelling() else { return };
+        let Some(spelling) = line.extension.spelling() else {
+            return;
+        };
         let said = preference(spelling, &self.words(line.value), name);
         if said != Preference::Unset {
             self.add_one(line, name, said, found);
         }
     }
 
-    fn add_one<'a>(&'a self, line: &Statement, name: &str, said: Preference, found: &mut Vec<Stated<'a>>) {
+    fn add_one<'a>(
+        &'a self,
+        line: &Statement,
+        name: &str,
+        said: Preference,
+        found: &mut Vec<Stated<'a>>,
+    ) {
         let stated = || Stated {
             purpose: name.into(),
             preference: said,
@@ -244,7 +280,9 @@ impl Scope<'_> {
     fn has(self, statement: &Statement) -> bool {
         match (self, statement.section) {
             (Self::Site, section) => section.is_none(),
-            (Self::Group(agents), Some(section)) => agents.iter().any(|agent| agent.section == section),
+            (Self::Group(agents), Some(section)) => {
+                agents.iter().any(|agent| agent.section == section)
+            }
             (Self::Group(_), None) => false,
         }
     }
@@ -265,16 +303,30 @@ impl Extensions {
     }
 
     /// The lines on uses that hold for a URL.
-    fn holding<'a>(&'a self, scope: Scope<'a>, url: &'a Url<'a>) -> impl Iterator<Item = &'a Statement> {
-        let matching = move || self.statements.iter().filter(move |s| scope.has(s) && s.matches(url));
+    fn holding<'a>(
+        &'a self,
+        scope: Scope<'a>,
+        url: &'a Url<'a>,
+    ) -> impl Iterator<Item = &'a Statement> {
+        let matching = move || {
+            self.statements
+                .iter()
+                .filter(move |s| scope.has(s) && s.matches(url))
+        };
         let usages = move || matching().filter(|s| s.extension == Extension::Usage);
         let longest = usages().map(Statement::octets).max().unwrap_or(0);
         let signals = matching().filter(|s| s.extension == Extension::Signal);
-        usages().filter(move |s| s.octets() == longest).chain(signals)
+        usages()
+            .filter(move |s| s.octets() == longest)
+            .chain(signals)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let path = |s: &Statement| s.path.as_ref().map_or(0, |p| size_of::<Compiled>() + p.bytes.len());
+        let path = |s: &Statement| {
+            s.path
+                .as_ref()
+                .map_or(0, |p| size_of::<Compiled>() + p.bytes.len())
+        };
         let paths: usize = self.statements.iter().map(path).sum();
         size_of::<Self>() + size_of_val(&*self.statements) + size_of_val(&*self.agents) + paths
     }
@@ -302,8 +354,10 @@ mod tests {
     fn check(file: &str, agent: &str, path: &str, expected: &str) {
         let parsed = Parsed::new(file.as_bytes());
         let stated = parsed.usage(agent, path);
-        let stated: Vec<String> =
-            stated.iter().map(|s| format!("{} {} {}", s.purpose, s.preference.as_str(), s.line)).collect();
+        let stated: Vec<String> = stated
+            .iter()
+            .map(|s| format!("{} {} {}", s.purpose, s.preference.as_str(), s.line))
+            .collect();
         assert_eq!(stated.join(", "), expected, "{agent} {path}\n{file}");
     }
 
@@ -324,7 +378,12 @@ mod tests {
                     Content-Signal: ai-input=no\n";
         check(file, "a", "/", "search allow 1, train-ai deny 1");
         check(file, "d", "/", "train-ai deny 1, search deny 5");
-        check(file, "b", "/", "search allow 1, train-ai deny 1, ai-input deny 10");
+        check(
+            file,
+            "b",
+            "/",
+            "search allow 1, train-ai deny 1, ai-input deny 10",
+        );
         check(file, "c", "/", "search allow 1, train-ai deny 1");
     }
 
@@ -337,7 +396,12 @@ mod tests {
         check(file, "x", "/z.pdfx", "");
         check(file, "x", "/a/1", "train-ai allow 3, ai-input deny 6");
         check(file, "x", "/a/b.pdf", "train-ai deny 2, ai-input deny 6");
-        check(file, "x", "/a/b/c/d", "search deny 4, train-ai allow 5, ai-input deny 6");
+        check(
+            file,
+            "x",
+            "/a/b/c/d",
+            "search deny 4, train-ai allow 5, ai-input deny 6",
+        );
         check(file, "x", "/~x", "train-ai deny 7");
         check(file, "x", "/q?r=%2F", "s deny 8");
     }
@@ -355,8 +419,14 @@ mod tests {
             ("Content-Usages: train-ai=n", ""),
             ("Content-Usage: *train-ai=n", ""),
             ("Content-Usage: train-ai=\"n\"", "train-ai unset 1"),
-            ("Content-Usage: train-ai=n\rContent-Usage: train-ai=y", "train-ai deny 1"),
-            ("Content-Usage: train-ai=y\nContent-Usage: train-ai=n", "train-ai deny 2"),
+            (
+                "Content-Usage: train-ai=n\rContent-Usage: train-ai=y",
+                "train-ai deny 1",
+            ),
+            (
+                "Content-Usage: train-ai=y\nContent-Usage: train-ai=n",
+                "train-ai deny 2",
+            ),
         ] {
             check(file, "x", "/", expected);
         }
@@ -364,10 +434,13 @@ mod tests {
 
     #[test]
     fn such_lines_change_no_rule() {
-        let file =
-            "User-agent: a\nContent-Usage: train-ai=n\nVisit-time: 0100-0200\nUser-agent: b\nDisallow: /x\n";
+        let file = "User-agent: a\nContent-Usage: train-ai=n\nVisit-time: 0100-0200\nUser-agent: b\nDisallow: /x\n";
         let parsed = Parsed::new(file.as_bytes());
-        assert_eq!(parsed.ruling("a", "/x").cause.unwrap().line, 5, "a and b have one list, as for Google");
+        assert_eq!(
+            parsed.ruling("a", "/x").cause.unwrap().line,
+            5,
+            "a and b have one list, as for Google"
+        );
         check(file, "b", "/", "");
     }
 
@@ -376,9 +449,21 @@ mod tests {
         let file = "Host: example.com\nUser-agent: a\nVisit-time: 0600-0845\nClean-param: sid /shop/\n\
                     User-agent: *\nVisit-time: 2200-2400\nHosting: x\nSitemap: /s\n";
         let parsed = Parsed::new(file.as_bytes());
-        let values = |noted: Vec<Noted<'_>>| noted.iter().map(|n| n.value.to_string()).collect::<Vec<_>>();
-        assert_eq!(values(parsed.visit_times("b")), ["0600-0845", "2200-2400"], "no rule ends the list");
-        assert_eq!(values(parsed.lines_of(Extension::CleanParam)), ["sid /shop/"]);
+        let values = |noted: Vec<Noted<'_>>| {
+            noted
+                .iter()
+                .map(|n| n.value.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            values(parsed.visit_times("b")),
+            ["0600-0845", "2200-2400"],
+            "no rule ends the list"
+        );
+        assert_eq!(
+            values(parsed.lines_of(Extension::CleanParam)),
+            ["sid /shop/"]
+        );
         assert_eq!(values(parsed.lines_of(Extension::Host)), ["example.com"]);
         assert!(!parsed.speaks_of_uses());
         assert_eq!(parsed.unknown(), 1);
@@ -391,7 +476,9 @@ mod tests {
         assert_eq!(parsed.lines_of(Extension::Usage).len(), MAX_LINES);
         assert_eq!(parsed.unknown(), 9_000);
         assert_eq!(parsed.usage("x", "/aabbcc").len(), 2);
-        let uses: String = (0..10_000).map(|n| format!("Content-Signal: use-{n}=n\n")).collect();
+        let uses: String = (0..10_000)
+            .map(|n| format!("Content-Signal: use-{n}=n\n"))
+            .collect();
         assert_eq!(Parsed::new(uses.as_bytes()).usage("x", "/").len(), MAX_USES);
     }
 
@@ -399,7 +486,9 @@ mod tests {
     #[test]
     fn a_use_that_is_asked_for_is_found_among_many() {
         let reported = "Clean-param: a\nHost: h\nVisit-time: 0100-0200\n".repeat(1000);
-        let lines: String = (0..900).map(|n| format!("Content-Signal: use-{n}=n\n")).collect();
+        let lines: String = (0..900)
+            .map(|n| format!("Content-Signal: use-{n}=n\n"))
+            .collect();
         let members: String = (0..900).map(|n| format!("use-{n}=y,")).collect();
         let denied = "Content-Signal: AI-Train=no\n";
         for file in [

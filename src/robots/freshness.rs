@@ -18,7 +18,8 @@ pub struct CacheFields<'a> {
 
 /// A file that says nothing holds for a day, which is also the longest (RFC 9309 section 2.4); none is asked for more
 /// often than every five minutes.
-pub const HOLDS: RangeInclusive<Duration> = Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 3600);
+pub const HOLDS: RangeInclusive<Duration> =
+    Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 3600);
 
 /// The last part of that day, in which a file still holds while a newer one is fetched: so nobody waits for it, and none
 /// holds for longer than the day.
@@ -64,10 +65,19 @@ impl<'a> CacheFields<'a> {
     }
 
     fn past(self) -> Past {
-        if ["no-store", "no-cache", "must-revalidate", "proxy-revalidate"].iter().any(|word| self.has(word)) {
+        if [
+            "no-store",
+            "no-cache",
+            "must-revalidate",
+            "proxy-revalidate",
+        ]
+        .iter()
+        .any(|word| self.has(word))
+        {
             return Past::Never;
         }
-        self.seconds("stale-while-revalidate").map_or(Past::Day, |told| Past::Told(Duration::from_secs(told)))
+        self.seconds("stale-while-revalidate")
+            .map_or(Past::Day, |told| Past::Told(Duration::from_secs(told)))
     }
 
     /// Whether the answer says anything of how long it holds.
@@ -80,26 +90,38 @@ impl<'a> CacheFields<'a> {
         if self.has("no-store") || self.has("no-cache") {
             return Some(Duration::ZERO);
         }
-        self.seconds("s-maxage").or_else(|| self.seconds("max-age")).map(Duration::from_secs)
+        self.seconds("s-maxage")
+            .or_else(|| self.seconds("max-age"))
+            .map(Duration::from_secs)
     }
 
     fn directives(self) -> impl Iterator<Item = &'a str> {
-        self.cache_control.unwrap_or_default().split(',').map(str::trim)
+        self.cache_control
+            .unwrap_or_default()
+            .split(',')
+            .map(str::trim)
     }
 
     fn has(self, word: &str) -> bool {
-        self.directives().any(|directive| directive.eq_ignore_ascii_case(word))
+        self.directives()
+            .any(|directive| directive.eq_ignore_ascii_case(word))
     }
 
     fn seconds(self, name: &str) -> Option<u64> {
-        self.directives().find_map(|directive| value(directive, name))
+        self.directives()
+            .find_map(|directive| value(directive, name))
     }
 
     /// An `Expires` that is no date is in the past (RFC 9111 section 5.3).
     fn until_expiry(self) -> Option<Duration> {
         let expires = httpdate::parse_http_date(self.expires?);
         let date = httpdate::parse_http_date(self.date?).ok()?;
-        Some(expires.ok().and_then(|expires| expires.duration_since(date).ok()).unwrap_or_default())
+        Some(
+            expires
+                .ok()
+                .and_then(|expires| expires.duration_since(date).ok())
+                .unwrap_or_default(),
+        )
     }
 }
 
@@ -117,13 +139,18 @@ enum Past {
 /// How long after this many failures in a row the next fetch is tried.
 pub fn again_after(failures: u32) -> Duration {
     let place = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-    let minutes = AGAIN_AFTER_MINUTES.get(place).or(AGAIN_AFTER_MINUTES.last()).copied();
+    let minutes = AGAIN_AFTER_MINUTES
+        .get(place)
+        .or(AGAIN_AFTER_MINUTES.last())
+        .copied();
     Duration::from_secs(60 * minutes.unwrap_or(1))
 }
 
 fn value(directive: &str, name: &str) -> Option<u64> {
     let (key, value) = directive.split_once('=')?;
-    key.trim().eq_ignore_ascii_case(name).then(|| number(value.trim().trim_matches('"')))?
+    key.trim()
+        .eq_ignore_ascii_case(name)
+        .then(|| number(value.trim().trim_matches('"')))?
 }
 
 /// More digits than fit are a very long time.
@@ -185,7 +212,10 @@ mod tests {
             ("no-store", 0),
             ("No-Cache, stale-while-revalidate=30", 0),
         ] {
-            let fields = CacheFields { cache_control: Some(cache_control), ..CacheFields::default() };
+            let fields = CacheFields {
+                cache_control: Some(cache_control),
+                ..CacheFields::default()
+            };
             assert_eq!(fields.holds_on_for().as_secs(), seconds, "{cache_control}");
         }
     }

@@ -66,8 +66,16 @@ pub(super) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// A byte order mark, or the beginning of one, is skipped.
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let at = text.iter().zip(BOM).take_while(|(have, bom)| *have == bom).count();
-        Self { text, at, number: 0 }
+        let at = text
+            .iter()
+            .zip(BOM)
+            .take_while(|(have, bom)| *have == bom)
+            .count();
+        Self {
+            text,
+            at,
+            number: 0,
+        }
     }
 
     /// The range of the next line, without its end.
@@ -75,7 +83,9 @@ impl<'a> Lines<'a> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let start = self.at;
         let length = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
-        let crlf = rest.get(length..).is_some_and(|end| end.starts_with(b"\r\n"));
+        let crlf = rest
+            .get(length..)
+            .is_some_and(|end| end.starts_with(b"\r\n"));
         self.at += length + if crlf { 2 } else { 1 };
         self.number = self.number.saturating_add(1);
         Some(start..start + length.min(MAX_LINE))
@@ -87,7 +97,12 @@ impl<'a> Lines<'a> {
         let separator = memchr::memchr(b':', line).or_else(|| lone_space(line))?;
         let name = line.get(..separator)?.trim_ascii_end();
         let value = trimmed(self.text, whole.start + separator + 1..whole.end);
-        (!name.is_empty()).then(|| Line { number: self.number, key: key(name), whole, value })
+        (!name.is_empty()).then(|| Line {
+            number: self.number,
+            key: key(name),
+            whole,
+            value,
+        })
     }
 }
 
@@ -105,9 +120,16 @@ impl Iterator for Lines<'_> {
 }
 
 fn key(name: &[u8]) -> Key {
-    let begins = |word: &[u8]| name.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    let read = KEYS.iter().find(|(word, _)| begins(word)).map(|(_, key)| *key);
-    read.or_else(|| Extension::of_key(name).map(Key::Extension)).unwrap_or(Key::Unknown)
+    let begins = |word: &[u8]| {
+        name.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let read = KEYS
+        .iter()
+        .find(|(word, _)| begins(word))
+        .map(|(_, key)| *key);
+    read.or_else(|| Extension::of_key(name).map(Key::Extension))
+        .unwrap_or(Key::Unknown)
 }
 
 /// Where the white space between two words is, if the line is two words: a forgotten colon.
@@ -136,7 +158,9 @@ mod tests {
 
     fn check(text: &str, expected: &[(u32, Key, &str)]) {
         let lines = Lines::new(text.as_bytes());
-        let found: Vec<_> = lines.map(|l| (l.number, l.key, text.get(l.value).unwrap())).collect();
+        let found: Vec<_> = lines
+            .map(|l| (l.number, l.key, text.get(l.value).unwrap()))
+            .collect();
         assert_eq!(found, expected, "{text:?}");
     }
 
@@ -145,9 +169,16 @@ mod tests {
         check("", &[]);
         check(
             "allow: /a\r\n\r\nDisAllow:/b\rfoo:\n",
-            &[(1, Key::Allow, "/a"), (3, Key::Disallow, "/b"), (4, Key::Unknown, "")],
+            &[
+                (1, Key::Allow, "/a"),
+                (3, Key::Disallow, "/b"),
+                (4, Key::Unknown, ""),
+            ],
         );
-        check("  dissallow\t/a  # why\n# x: y\n: z\n", &[(1, Key::Disallow, "/a")]);
+        check(
+            "  dissallow\t/a  # why\n# x: y\n: z\n",
+            &[(1, Key::Disallow, "/a")],
+        );
         check(
             "user agent: b\nallow a b\nuserAgent c\n",
             &[(1, Key::UserAgent, "b"), (3, Key::UserAgent, "c")],

@@ -65,7 +65,9 @@ impl Parsed {
     /// The values of the Sitemap lines, in order; bytes that are not UTF-8 are replaced.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> {
         let text = |span: &Span| span.of(&self.text).unwrap_or_default();
-        self.sitemaps.iter().map(move |span| String::from_utf8_lossy(text(span)).into_owned())
+        self.sitemaps
+            .iter()
+            .map(move |span| String::from_utf8_lossy(text(span)).into_owned())
     }
 
     /// Lines that name an agent, a rule, a delay, a sitemap or an extension: without any, the text was hardly meant as robots.txt.
@@ -85,14 +87,26 @@ impl Parsed {
 
     /// Bytes of memory, for a cache that is bounded by them.
     pub fn bytes(&self) -> usize {
-        let extensions = self.extensions.as_ref().map_or(0, |extensions| extensions.bytes());
-        size_of::<Self>() + self.text.len() + self.table.bytes() + size_of_val(&*self.sitemaps) + extensions
+        let extensions = self
+            .extensions
+            .as_ref()
+            .map_or(0, |extensions| extensions.bytes());
+        size_of::<Self>()
+            + self.text.len()
+            + self.table.bytes()
+            + size_of_val(&*self.sitemaps)
+            + extensions
     }
 }
 
 impl fmt::Debug for Parsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parsed({} bytes, {} directives)", self.text.len(), self.directives)
+        write!(
+            f,
+            "Parsed({} bytes, {} directives)",
+            self.text.len(),
+            self.directives
+        )
     }
 }
 
@@ -118,7 +132,14 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn new(text: &'a [u8]) -> Self {
         let (rules, extensions) = (Builder::default(), extension::Builder::default());
-        Self { text, rules, sitemaps: vec![], extensions, directives: 0, unknown: 0 }
+        Self {
+            text,
+            rules,
+            sitemaps: vec![],
+            extensions,
+            directives: 0,
+            unknown: 0,
+        }
     }
 
     fn line(&mut self, line: &Line) {
@@ -149,7 +170,11 @@ impl<'a> Reading<'a> {
 
     fn agent(&mut self, line: &Line) {
         let value = self.value(line);
-        let length = if is_everybody(value) { 1 } else { token_length(value) };
+        let length = if is_everybody(value) {
+            1
+        } else {
+            token_length(value)
+        };
         let Range { start, .. } = line.value;
         let token = Span::new(&(start..start + length));
         self.rules.agent(token);
@@ -161,14 +186,17 @@ impl<'a> Reading<'a> {
         let value = self.value(line);
         self.rule(line, Access::Allow, value);
         let slash = memchr::memrchr(b'/', value);
-        let (directory, name) = slash.and_then(|at| value.split_at_checked(at)).unwrap_or_default();
+        let (directory, name) = slash
+            .and_then(|at| value.split_at_checked(at))
+            .unwrap_or_default();
         if name.starts_with(b"/index.htm") {
             self.rule(line, Access::Allow, &[directory, b"/$"].concat());
         }
     }
 
     fn rule(&mut self, line: &Line, access: Access, pattern: &[u8]) {
-        self.rules.rule(line.number, Span::new(&line.whole), access, pattern);
+        self.rules
+            .rule(line.number, Span::new(&line.whole), access, pattern);
         self.extensions.rule();
     }
 
@@ -187,7 +215,11 @@ impl<'a> Reading<'a> {
 fn seconds(value: &[u8]) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?;
     let decimal = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let number = if decimal { text.parse::<f64>().ok()? } else { return None };
+    let number = if decimal {
+        text.parse::<f64>().ok()?
+    } else {
+        return None;
+    };
     Duration::try_from_secs_f64(number).ok()
 }
 
@@ -197,12 +229,30 @@ mod tests {
 
     #[test]
     fn seconds_are_plain_decimals() {
-        for (text, ms) in
-            [("1", Some(1000)), ("0.5", Some(500)), (".5", Some(500)), ("0", Some(0)), ("10.", Some(10_000))]
-        {
-            assert_eq!(seconds(text.as_bytes()).map(|d| d.as_millis()), ms, "{text}");
+        for (text, ms) in [
+            ("1", Some(1000)),
+            ("0.5", Some(500)),
+            (".5", Some(500)),
+            ("0", Some(0)),
+            ("10.", Some(10_000)),
+        ] {
+            assert_eq!(
+                seconds(text.as_bytes()).map(|d| d.as_millis()),
+                ms,
+                "{text}"
+            );
         }
-        for text in ["", ".", "-1", "1e3", "inf", "NaN", "1,5", "5s", "99999999999999999999999"] {
+        for text in [
+            "",
+            ".",
+            "-1",
+            "1e3",
+            "inf",
+            "NaN",
+            "1,5",
+            "5s",
+            "99999999999999999999999",
+        ] {
             assert_eq!(seconds(text.as_bytes()), None, "{text}");
         }
     }

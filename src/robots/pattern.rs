@@ -47,13 +47,23 @@ impl Compiled {
         };
         let (normal, stars) = wildcards(open);
         let octets = normal.len() + stars + usize::from(end == End::Fixed);
-        let form = if has_query_delimiter(&normal) { Form::Query } else { Form::Written };
+        let form = if has_query_delimiter(&normal) {
+            Form::Query
+        } else {
+            Form::Written
+        };
         let bytes = match form {
             Form::Written => normal,
             Form::Query => query_decoded(&normal).into_owned(),
         };
         let prefix = common_prefix(&bytes, form);
-        Some(Self { bytes, prefix, octets, end, form })
+        Some(Self {
+            bytes,
+            prefix,
+            octets,
+            end,
+            form,
+        })
     }
 }
 
@@ -85,10 +95,16 @@ fn common_prefix(bytes: &[u8], form: Form) -> usize {
 /// the most to the others, so nothing is tried twice and the cost is linear.
 pub(super) fn matches_rest(pattern: &[u8], end: End, text: &[u8]) -> bool {
     let mut pieces = pattern.split(|&b| b == ANY);
-    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let Some(mut piece) = pieces.next() else { return end == End::Open || rest.is_empty() };
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(mut piece) = pieces.next() else {
+        return end == End::Open || rest.is_empty();
+    };
     for next in pieces {
-        let Some(after) = after(rest, piece) else { return false };
+        let Some(after) = after(rest, piece) else {
+            return false;
+        };
         (rest, piece) = (after, next);
     }
     match end {
@@ -142,8 +158,18 @@ mod tests {
 
     #[test]
     fn octets_count_what_was_written() {
-        for (pattern, octets) in [("/a", 2), ("/a**$", 5), ("/***", 4), ("/%61", 2), ("/\u{e1}", 7)] {
-            assert_eq!(Compiled::new(pattern.as_bytes()).unwrap().octets, octets, "{pattern}");
+        for (pattern, octets) in [
+            ("/a", 2),
+            ("/a**$", 5),
+            ("/***", 4),
+            ("/%61", 2),
+            ("/\u{e1}", 7),
+        ] {
+            assert_eq!(
+                Compiled::new(pattern.as_bytes()).unwrap().octets,
+                octets,
+                "{pattern}"
+            );
         }
     }
 }

@@ -28,7 +28,8 @@ impl RequestRate {
         let rest = rest.trim_start();
         let (time, hours) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
         let documents = number(documents.trim_end()).filter(|documents| *documents > 0)?;
-        let interval = Duration::from_secs(seconds(time)?) / u32::try_from(documents).unwrap_or(u32::MAX);
+        let interval =
+            Duration::from_secs(seconds(time)?) / u32::try_from(documents).unwrap_or(u32::MAX);
         let hours = hours_of(hours.trim())?;
         (!interval.is_zero()).then_some(Self { interval, hours })
     }
@@ -48,7 +49,9 @@ impl Parsed {
             return None;
         }
         let wall = wall();
-        self.rates_of(agent).filter_map(|rate| rate.interval_at(wall)).max()
+        self.rates_of(agent)
+            .filter_map(|rate| rate.interval_at(wall))
+            .max()
     }
 }
 
@@ -77,7 +80,11 @@ fn hours_of(text: &str) -> Option<Hours> {
     }
     let (from, to) = text.split_once('-')?;
     let (from, to) = (minute(from.trim_end())?, minute(to.trim_start())?);
-    if from == to { Some(Hours::ALL) } else { Hours::new(from, to) }
+    if from == to {
+        Some(Hours::ALL)
+    } else {
+        Hours::new(from, to)
+    }
 }
 
 fn minute(text: &str) -> Option<u16> {
@@ -146,7 +153,10 @@ mod tests {
 
     #[test]
     fn what_is_huge_stays_within_clocks() {
-        assert_eq!(interval("1/99999999999999999999999h"), Some(Duration::from_secs(u64::MAX).as_millis()));
+        assert_eq!(
+            interval("1/99999999999999999999999h"),
+            Some(Duration::from_secs(u64::MAX).as_millis())
+        );
         assert_eq!(interval("99999999999999999999999/1"), None);
         assert_eq!(interval("1000000/1"), Some(0));
         assert!(RequestRate::parse(b"1000000/1").is_some());

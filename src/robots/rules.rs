@@ -55,7 +55,10 @@ impl Parsed {
         let text = |span: Span| String::from_utf8_lossy(span.of(&self.text).unwrap_or_default());
         Ruling {
             access: rule.map_or(Access::Allow, |rule| rule.access),
-            cause: rule.map(|rule| Cause { line: rule.line, rule: text(rule.whole) }),
+            cause: rule.map(|rule| Cause {
+                line: rule.line,
+                rule: text(rule.whole),
+            }),
             group: group.first().map(|agent| text(agent.token)),
         }
     }
@@ -63,24 +66,35 @@ impl Parsed {
     /// The Crawl-delay of a crawler's group: the longest if there are several.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
         let group = self.table.group(&self.text, agent);
-        group.iter().filter_map(|agent| self.table.section(agent)?.delay).max()
+        group
+            .iter()
+            .filter_map(|agent| self.table.section(agent)?.delay)
+            .max()
     }
 
     /// The Request-rate lines of a crawler's group.
     pub(super) fn rates_of(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
-        let sections = self.table.group(&self.text, agent).iter().map(|agent| agent.section);
+        let sections = self
+            .table
+            .group(&self.text, agent)
+            .iter()
+            .map(|agent| agent.section);
         let rates = &*self.table.rates;
         sections.flat_map(move |section| {
             let start = rates.partition_point(|(of, _)| *of < section);
             let rest = rates.get(start..).unwrap_or_default();
-            rest.iter().take_while(move |(of, _)| *of == section).map(|(_, rate)| *rate)
+            rest.iter()
+                .take_while(move |(of, _)| *of == section)
+                .map(|(_, rate)| *rate)
         })
     }
 }
 
 /// Whether a path and query is `/robots.txt`, with whatever query.
 pub fn is_robots_txt(path_and_query: &str) -> bool {
-    path_and_query.strip_prefix("/robots.txt").is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
+    path_and_query
+        .strip_prefix("/robots.txt")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
 }
 
 /// Where something stands in a text. Files are below 4 GiB, cut long before that.
@@ -93,7 +107,10 @@ pub(super) struct Span {
 impl Span {
     pub(super) fn new(range: &Range<usize>) -> Self {
         let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Self { start: short(range.start), length: short(range.len()) }
+        Self {
+            start: short(range.start),
+            length: short(range.len()),
+        }
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -191,7 +208,10 @@ impl Table {
             return None;
         }
         let written = normal_form(path_and_query);
-        let url = Url { query: query_decoded(&written), written: &written };
+        let url = Url {
+            query: query_decoded(&written),
+            written: &written,
+        };
         let mut best = None;
         for section in group.iter().filter_map(|agent| self.section(agent)) {
             best = self.better(best, section, &url);
@@ -211,7 +231,9 @@ impl Table {
             if url.written.starts_with(self.prefix(beginning)) {
                 best = self.better_of(best, beginning, url);
             }
-            at = beginning.shorter.and_then(|n| self.beginnings.get(n as usize));
+            at = beginning
+                .shorter
+                .and_then(|n| self.beginnings.get(n as usize));
         }
         best
     }
@@ -225,11 +247,20 @@ impl Table {
         all.get(behind.checked_sub(1)?)
     }
 
-    fn better_of<'a>(&'a self, best: Option<&'a Rule>, at: &Beginning, url: &Url<'_>) -> Option<&'a Rule> {
+    fn better_of<'a>(
+        &'a self,
+        best: Option<&'a Rule>,
+        at: &Beginning,
+        url: &Url<'_>,
+    ) -> Option<&'a Rule> {
         let range = at.rules.start as usize..(at.rules.start + at.rules.length) as usize;
         let rules = self.rules.get(range).unwrap_or_default();
         let longer = |rule: &&Rule| best.is_none_or(|best| rule.rank() > best.rank());
-        rules.iter().take_while(longer).find(|rule| self.matches(rule, url)).or(best)
+        rules
+            .iter()
+            .take_while(longer)
+            .find(|rule| self.matches(rule, url))
+            .or(best)
     }
 
     fn matches(&self, rule: &Rule, url: &Url<'_>) -> bool {
@@ -238,8 +269,13 @@ impl Table {
             Form::Query => &url.query,
         };
         let prefix = rule.prefix as usize;
-        let pattern = rule.pattern.of(&self.patterns).and_then(|p| p.get(prefix..));
-        let (Some(pattern), Some(text)) = (pattern, text.get(prefix..)) else { return false };
+        let pattern = rule
+            .pattern
+            .of(&self.patterns)
+            .and_then(|p| p.get(prefix..));
+        let (Some(pattern), Some(text)) = (pattern, text.get(prefix..)) else {
+            return false;
+        };
         matches_rest(pattern, rule.end, text)
     }
 
@@ -300,7 +336,10 @@ impl Builder {
             self.list = List::Open;
         }
         if !token.is_empty() {
-            self.agents.push(Agent { token, section: self.section() });
+            self.agents.push(Agent {
+                token,
+                section: self.section(),
+            });
         }
     }
 
@@ -310,7 +349,9 @@ impl Builder {
             return;
         }
         self.list = List::Closed;
-        let Some(compiled) = Compiled::new(pattern) else { return };
+        let Some(compiled) = Compiled::new(pattern) else {
+            return;
+        };
         let start = self.patterns.len();
         self.patterns.extend_from_slice(&compiled.bytes);
         let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -351,17 +392,36 @@ impl Builder {
         let whole = |rule: &Rule| rule.pattern.of(&patterns).unwrap_or_default();
         let prefix = |rule: &Rule| whole(rule).get(..rule.prefix as usize).unwrap_or_default();
         self.rules.sort_by(|(s, a), (t, b)| {
-            s.cmp(t).then_with(|| prefix(a).cmp(prefix(b))).then_with(|| b.rank().cmp(&a.rank()))
+            s.cmp(t)
+                .then_with(|| prefix(a).cmp(prefix(b)))
+                .then_with(|| b.rank().cmp(&a.rank()))
         });
-        let mut layout = Layout { patterns: &patterns, beginnings: vec![], sections: vec![], open: vec![] };
-        layout.sections.extend(self.delays.into_iter().map(|delay| Section { delay, ..Section::default() }));
+        let mut layout = Layout {
+            patterns: &patterns,
+            beginnings: vec![],
+            sections: vec![],
+            open: vec![],
+        };
+        layout
+            .sections
+            .extend(self.delays.into_iter().map(|delay| Section {
+                delay,
+                ..Section::default()
+            }));
         for (n, (section, rule)) in self.rules.iter().enumerate() {
             layout.add(n, *section as usize, rule);
         }
         let (beginnings, sections) = (layout.beginnings.into(), layout.sections.into());
         let rules = self.rules.into_iter().map(|(_, rule)| rule).collect();
         let (agents, rates) = (sorted(self.agents, text), self.rates.into());
-        Table { patterns, rules, beginnings, sections, agents, rates }
+        Table {
+            patterns,
+            rules,
+            beginnings,
+            sections,
+            agents,
+            rates,
+        }
     }
 }
 
@@ -376,9 +436,14 @@ struct Layout<'a> {
 
 impl Layout<'_> {
     fn add(&mut self, n: usize, section: usize, rule: &Rule) {
-        let prefix = Span { length: rule.prefix, ..rule.pattern };
+        let prefix = Span {
+            length: rule.prefix,
+            ..rule.pattern
+        };
         let here = u32::try_from(self.beginnings.len()).unwrap_or(u32::MAX);
-        let Some(of) = self.sections.get_mut(section) else { return };
+        let Some(of) = self.sections.get_mut(section) else {
+            return;
+        };
         if of.beginnings.is_empty() {
             of.beginnings = here..here;
             self.open.clear();
@@ -396,7 +461,11 @@ impl Layout<'_> {
         let shorter = self.shorter(prefix);
         self.open.push(here);
         let rules = Span::new(&(n..n + 1));
-        self.beginnings.push(Beginning { prefix, rules, shorter });
+        self.beginnings.push(Beginning {
+            prefix,
+            rules,
+            shorter,
+        });
     }
 
     fn is_same(&self, beginning: u32, prefix: Span) -> bool {
@@ -407,7 +476,10 @@ impl Layout<'_> {
     fn shorter(&mut self, prefix: Span) -> Option<u32> {
         let text = prefix.of(self.patterns).unwrap_or_default();
         while let Some(&last) = self.open.last() {
-            if self.text(last).is_some_and(|shorter| text.starts_with(shorter)) {
+            if self
+                .text(last)
+                .is_some_and(|shorter| text.starts_with(shorter))
+            {
                 return Some(last);
             }
             self.open.pop();
@@ -416,7 +488,10 @@ impl Layout<'_> {
     }
 
     fn text(&self, beginning: u32) -> Option<&[u8]> {
-        self.beginnings.get(beginning as usize)?.prefix.of(self.patterns)
+        self.beginnings
+            .get(beginning as usize)?
+            .prefix
+            .of(self.patterns)
     }
 }
 

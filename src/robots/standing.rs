@@ -140,7 +140,8 @@ impl Known {
     /// What nobody ever had may not, nor what is known from failures alone.
     pub fn holds_on(&self, now: Instant) -> bool {
         self.last().is_some_and(|last| {
-            now.saturating_duration_since(last.fetched) < last.holds_for.saturating_add(last.holds_on_for)
+            now.saturating_duration_since(last.fetched)
+                < last.holds_for.saturating_add(last.holds_on_for)
         })
     }
 
@@ -152,7 +153,10 @@ impl Known {
     /// By what a fetch may ask whether the file that is known is still the host's.
     pub fn validators(&self) -> Option<Validators<'_>> {
         let (etag, last_modified) = &**self.last()?.validators.as_ref()?;
-        Some(Validators { etag: etag.as_deref(), last_modified: last_modified.as_deref() })
+        Some(Validators {
+            etag: etag.as_deref(),
+            last_modified: last_modified.as_deref(),
+        })
     }
 
     /// What was known before the host could not be reached, if it is not too old.
@@ -172,14 +176,20 @@ impl Known {
     pub fn bytes(&self) -> usize {
         let stale = self.stale.as_ref().map_or(0, |stale| stale.bytes());
         let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let validators =
-            self.validators.as_deref().map_or(0, |v| size_of_val(v) + length(&v.0) + length(&v.1));
+        let validators = self
+            .validators
+            .as_deref()
+            .map_or(0, |v| size_of_val(v) + length(&v.0) + length(&v.1));
         size_of::<Self>() + self.rules().map_or(0, Parsed::bytes) + validators + stale
     }
 
     /// What was last had from the host.
     fn last(&self) -> Option<&Self> {
-        if self.is_answer() { Some(self) } else { self.stale() }
+        if self.is_answer() {
+            Some(self)
+        } else {
+            self.stale()
+        }
     }
 
     fn is_answer(&self) -> bool {
@@ -191,8 +201,16 @@ impl Known {
         if fetched.form == Form::Html && parsed.directives() == 0 {
             return Self::answered(Standing::AllowAll, Ending::Page, fetched, now);
         }
-        let known = Self::answered(Standing::Rules(Arc::new(parsed)), Ending::File, fetched, now);
-        Self { validators: kept(fetched.validators), ..known }
+        let known = Self::answered(
+            Standing::Rules(Arc::new(parsed)),
+            Ending::File,
+            fetched,
+            now,
+        );
+        Self {
+            validators: kept(fetched.validators),
+            ..known
+        }
     }
 
     /// The file that was known, fresh again: for as long as before if the answer does not say for how long.
@@ -202,11 +220,24 @@ impl Known {
             // Nobody has asked so.
             return Self::answered(Standing::AllowAll, Ending::OddStatus, fetched, now);
         };
-        let known = Self::answered(Standing::Rules(Arc::clone(rules)), Ending::Unchanged, fetched, now);
+        let known = Self::answered(
+            Standing::Rules(Arc::clone(rules)),
+            Ending::Unchanged,
+            fetched,
+            now,
+        );
         let told = fetched.cache.says_how_long();
         Self {
-            holds_for: if told { known.holds_for } else { last.holds_for },
-            holds_on_for: if told { known.holds_on_for } else { last.holds_on_for },
+            holds_for: if told {
+                known.holds_for
+            } else {
+                last.holds_for
+            },
+            holds_on_for: if told {
+                known.holds_on_for
+            } else {
+                last.holds_on_for
+            },
             validators: kept(fetched.validators).or_else(|| last.validators.clone()),
             ..known
         }
@@ -233,11 +264,19 @@ impl Known {
     /// moment. Where there is nothing to use the next request may try at once.
     fn no_turn(before: Option<&Arc<Self>>, now: Instant) -> Self {
         if let Some(before) = before.filter(|before| before.holds_on(now)) {
-            return Self { rests_until: now.checked_add(AFTER_NO_TURN), ..Self::clone(before) };
+            return Self {
+                rests_until: now.checked_add(AFTER_NO_TURN),
+                ..Self::clone(before)
+            };
         }
         let nothing = Self::unreachable(before, &Fetched::failed(Ending::Held), now);
         let (failures, failing_since) = before.map_or((0, now), |b| (b.failures, b.failing_since));
-        Self { holds_for: Duration::ZERO, failures, failing_since, ..nothing }
+        Self {
+            holds_for: Duration::ZERO,
+            failures,
+            failing_since,
+            ..nothing
+        }
     }
 
     /// A host that has only failed for 30 days is taken to have no file.
@@ -245,12 +284,23 @@ impl Known {
         let failed = before.filter(|before| before.failures > 0);
         let failures = failed.map_or(0, |before| before.failures).saturating_add(1);
         let failing_since = failed.map_or(now, |before| before.failing_since);
-        let last =
-            before.and_then(|before| if before.is_answer() { Some(before) } else { before.stale.as_ref() });
-        let stale = last.filter(|last| now.saturating_duration_since(last.fetched) < STALE).cloned();
+        let last = before.and_then(|before| {
+            if before.is_answer() {
+                Some(before)
+            } else {
+                before.stale.as_ref()
+            }
+        });
+        let stale = last
+            .filter(|last| now.saturating_duration_since(last.fetched) < STALE)
+            .cloned();
         let given_up = stale.is_none() && now.saturating_duration_since(failing_since) >= STALE;
         Self {
-            standing: if given_up { Standing::AllowAll } else { Standing::Unknown },
+            standing: if given_up {
+                Standing::AllowAll
+            } else {
+                Standing::Unknown
+            },
             ending: fetched.ending,
             status: fetched.status,
             fault: fetched.fault,
@@ -266,7 +316,12 @@ impl Known {
     }
 }
 
-fn kept(Validators { etag, last_modified }: Validators<'_>) -> Option<Box<Marks>> {
+fn kept(
+    Validators {
+        etag,
+        last_modified,
+    }: Validators<'_>,
+) -> Option<Box<Marks>> {
     (etag.is_some() || last_modified.is_some())
         .then(|| Box::new((etag.map(Into::into), last_modified.map(Into::into))))
 }
@@ -277,7 +332,13 @@ mod tests {
 
     fn answer(status: u16, body: &[u8], form: Form) -> Fetched<'_> {
         let ending = Ending::of_status(status);
-        Fetched { ending, status: Some(status), body, form, ..Fetched::failed(ending) }
+        Fetched {
+            ending,
+            status: Some(status),
+            body,
+            form,
+            ..Fetched::failed(ending)
+        }
     }
 
     fn describe(known: &Known) -> (&'static str, &'static str, u64) {
@@ -286,7 +347,11 @@ mod tests {
             Standing::AllowAll => "allow all",
             Standing::Unknown => "unknown",
         };
-        (standing, known.ending.as_str(), known.holds_for.as_secs() / 60)
+        (
+            standing,
+            known.ending.as_str(),
+            known.holds_for.as_secs() / 60,
+        )
     }
 
     #[test]
@@ -319,11 +384,19 @@ mod tests {
     fn failures_keep_what_was_known_for_thirty_days_and_then_allow() {
         let (clock, hand) = crate::clock::Clock::manual();
         let text = b"User-agent: *\nDisallow: /\n";
-        let mut known = Arc::new(Known::after(None, &answer(200, text, Form::Other), clock.now()));
+        let mut known = Arc::new(Known::after(
+            None,
+            &answer(200, text, Form::Other),
+            clock.now(),
+        ));
         let mut waits = vec![];
         for _ in 0..6 {
             hand.advance(Duration::from_secs(3600));
-            known = Arc::new(Known::after(Some(&known), &Fetched::failed(Ending::Timeout), clock.now()));
+            known = Arc::new(Known::after(
+                Some(&known),
+                &Fetched::failed(Ending::Timeout),
+                clock.now(),
+            ));
             assert!(known.stale().is_some_and(|stale| stale.rules().is_some()));
             waits.push(known.holds_for.as_secs() / 60);
         }
@@ -339,13 +412,25 @@ mod tests {
     #[test]
     fn no_turn_is_no_failure() {
         let (clock, hand) = crate::clock::Clock::manual();
-        let (failed, held) = (Fetched::failed(Ending::Timeout), Fetched::failed(Ending::Held));
-        let after = |before: &Arc<Known>, fetched| Arc::new(Known::after(Some(before), fetched, clock.now()));
+        let (failed, held) = (
+            Fetched::failed(Ending::Timeout),
+            Fetched::failed(Ending::Held),
+        );
+        let after = |before: &Arc<Known>, fetched| {
+            Arc::new(Known::after(Some(before), fetched, clock.now()))
+        };
         let text = b"User-agent: *\nDisallow: /\n";
-        let file = Arc::new(Known::after(None, &answer(200, text, Form::Other), clock.now()));
+        let file = Arc::new(Known::after(
+            None,
+            &answer(200, text, Form::Other),
+            clock.now(),
+        ));
         hand.advance(Duration::from_secs(20 * 3600));
         let past = after(&file, &held);
-        assert_eq!((describe(&past), past.is_fresh(clock.now())), (("rules", "file", 1080), false));
+        assert_eq!(
+            (describe(&past), past.is_fresh(clock.now())),
+            (("rules", "file", 1080), false)
+        );
         assert!(past.holds_on(clock.now()) && past.rests(clock.now()) && past.stale().is_none());
         hand.advance(AFTER_NO_TURN);
         assert!(!past.rests(clock.now()));
@@ -358,17 +443,33 @@ mod tests {
         let too_old = after(&again, &held);
         assert_eq!(describe(&too_old), ("unknown", "held", 0));
         assert!(too_old.stale().is_some_and(|stale| stale.rules().is_some()));
-        assert_eq!(describe(&after(&too_old, &failed)), ("unknown", "timeout", 2), "the second failure");
+        assert_eq!(
+            describe(&after(&too_old, &failed)),
+            ("unknown", "timeout", 2),
+            "the second failure"
+        );
     }
 
     #[test]
     fn what_was_never_had_is_not_known_after_no_turn() {
         let (clock, hand) = crate::clock::Clock::manual();
-        let nothing = Arc::new(Known::after(None, &Fetched::failed(Ending::Held), clock.now()));
+        let nothing = Arc::new(Known::after(
+            None,
+            &Fetched::failed(Ending::Held),
+            clock.now(),
+        ));
         assert_eq!(describe(&nothing), ("unknown", "held", 0));
         hand.advance(STALE);
-        let failed = Known::after(Some(&nothing), &Fetched::failed(Ending::Timeout), clock.now());
-        assert_eq!(describe(&failed), ("unknown", "timeout", 1), "it has not failed for 30 days");
+        let failed = Known::after(
+            Some(&nothing),
+            &Fetched::failed(Ending::Timeout),
+            clock.now(),
+        );
+        assert_eq!(
+            describe(&failed),
+            ("unknown", "timeout", 1),
+            "it has not failed for 30 days"
+        );
         assert!(failed.stale().is_none() && failed.validators().is_none());
     }
 
@@ -380,6 +481,8 @@ mod tests {
         assert!(known.is_fresh(clock.now()));
         hand.advance(Duration::from_secs(1));
         assert!(!known.is_fresh(clock.now()));
-        assert!(!Known::after(None, &Fetched::failed(Ending::Held), clock.now()).is_fresh(clock.now()));
+        assert!(
+            !Known::after(None, &Fetched::failed(Ending::Held), clock.now()).is_fresh(clock.now())
+        );
     }
 }

@@ -79,7 +79,9 @@ pub fn members(words: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(words);
     let each = std::iter::from_fn(move || {
         let here = rest.take()?;
-        let (member, after) = here.split_at_checked(end_of_member(here)).unwrap_or((here, ""));
+        let (member, after) = here
+            .split_at_checked(end_of_member(here))
+            .unwrap_or((here, ""));
         rest = after.strip_prefix(',');
         Some(member.trim())
     });
@@ -92,9 +94,17 @@ impl<'a> Run<'a> {
         match name(whole) {
             Some(agent) => {
                 let words = whole.split_once(':').map_or("", |(_, words)| words.trim());
-                Self { agent: Some(agent), words, whole }
+                Self {
+                    agent: Some(agent),
+                    words,
+                    whole,
+                }
             }
-            None => Self { agent: None, words: whole, whole },
+            None => Self {
+                agent: None,
+                words: whole,
+                whole,
+            },
         }
     }
 
@@ -120,8 +130,14 @@ fn end_of_run(text: &str) -> usize {
 
 /// Up to the comma that ends a member; that in a date does not.
 fn end_of_member(text: &str) -> usize {
-    let comma = |from: usize| text.get(from..).and_then(|rest| rest.find(',')).map(|at| from + at);
-    let Some(first) = comma(0) else { return text.len() };
+    let comma = |from: usize| {
+        text.get(from..)
+            .and_then(|rest| rest.find(','))
+            .map(|at| from + at)
+    };
+    let Some(first) = comma(0) else {
+        return text.len();
+    };
     let member = text.get(..first).unwrap_or(text);
     let is_date = |member: &str| {
         // An agent's name may stand before it.
@@ -130,9 +146,14 @@ fn end_of_member(text: &str) -> usize {
         let key = parts.next().unwrap_or_default();
         key.eq_ignore_ascii_case(WITH_DATE) && !day.contains(|c: char| c.is_ascii_digit())
     };
-    let goes_on =
-        text.get(first + 1..).is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    if is_date(member) && goes_on { comma(first + 1).unwrap_or(text.len()) } else { first }
+    let goes_on = text
+        .get(first + 1..)
+        .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    if is_date(member) && goes_on {
+        comma(first + 1).unwrap_or(text.len())
+    } else {
+        first
+    }
 }
 
 /// The agent's name that a text begins with: a product token, or `*`, before a colon.
@@ -150,7 +171,9 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: &[(&str, &str)]) {
-        let found: Vec<_> = runs(line).map(|run| (run.agent.unwrap_or(""), run.words)).collect();
+        let found: Vec<_> = runs(line)
+            .map(|run| (run.agent.unwrap_or(""), run.words))
+            .collect();
         assert_eq!(found, expected, "{line:?}");
     }
 
@@ -160,7 +183,10 @@ mod tests {
         check(" , ,", &[]);
         check("noindex", &[("", "noindex")]);
         check("noindex, nofollow", &[("", "noindex, nofollow")]);
-        check("googlebot: noindex, nofollow", &[("googlebot", "noindex, nofollow")]);
+        check(
+            "googlebot: noindex, nofollow",
+            &[("googlebot", "noindex, nofollow")],
+        );
         check(
             "googlebot: noindex, nofollow, otherbot: none",
             &[("googlebot", "noindex, nofollow"), ("otherbot", "none")],
@@ -173,12 +199,25 @@ mod tests {
         check("two words: none", &[("", "two words: none")]);
         check("bot:", &[]);
         check("bot:, none", &[("bot", ", none")]);
-        check("max-snippet: 0, noindex: yes", &[("", "max-snippet: 0, noindex: yes")]);
-        for date in ["25 Jun 2010 15:00:00 PST", "Friday, 25-Jun-10 15:00:00 GMT", "2010-06-25T15:00:00Z"] {
+        check(
+            "max-snippet: 0, noindex: yes",
+            &[("", "max-snippet: 0, noindex: yes")],
+        );
+        for date in [
+            "25 Jun 2010 15:00:00 PST",
+            "Friday, 25-Jun-10 15:00:00 GMT",
+            "2010-06-25T15:00:00Z",
+        ] {
             let line = format!("unavailable_after: {date}, bot: none");
-            check(&line, &[("", &format!("unavailable_after: {date}")), ("bot", "none")]);
+            check(
+                &line,
+                &[("", &format!("unavailable_after: {date}")), ("bot", "none")],
+            );
             let line = format!("bot: unavailable_after: {date}, noindex");
-            check(&line, &[("bot", &format!("unavailable_after: {date}, noindex"))]);
+            check(
+                &line,
+                &[("bot", &format!("unavailable_after: {date}, noindex"))],
+            );
             let found: Vec<_> = members(line.strip_prefix("bot:").unwrap()).collect();
             assert_eq!(found.last(), Some(&"noindex"), "{found:?}");
             assert_eq!(found.len(), 2);
@@ -197,13 +236,27 @@ mod tests {
             (&["robots: noindex"], "noindex", true),
             (&["googlebot: noindex, nofollow, otherbot: none"], "", false),
             (&["googlebot: noindex", "nofollow"], "nofollow", false),
-            (&["googlebot: none, news-bot: noarchive", "nosnippet"], "noarchive, nosnippet", false),
-            (&["unavailable_after: none at all"], "unavailable_after: none at all", false),
+            (
+                &["googlebot: none, news-bot: noarchive", "nosnippet"],
+                "noarchive, nosnippet",
+                false,
+            ),
+            (
+                &["unavailable_after: none at all"],
+                "unavailable_after: none at all",
+                false,
+            ),
             (&[], "", false),
         ] {
             let mut found = String::new();
-            lines.iter().for_each(|line| add_words(&mut found, line, "news-bot"));
-            assert_eq!((&*found, forbids_index(&found)), (words, forbids), "{lines:?}");
+            lines
+                .iter()
+                .for_each(|line| add_words(&mut found, line, "news-bot"));
+            assert_eq!(
+                (&*found, forbids_index(&found)),
+                (words, forbids),
+                "{lines:?}"
+            );
         }
     }
 }

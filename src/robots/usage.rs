@@ -80,14 +80,19 @@ pub fn statement(spelling: Spelling, text: &str) -> Vec<(Box<str>, Preference)> 
 
 /// What a statement says of one use, which is given as [`purpose`] writes it; wherever in it that stands.
 pub fn preference(spelling: Spelling, text: &str, name: &str) -> Preference {
-    let said = text.split(',').map(member).filter(|(written, _)| is_named(written, name));
+    let said = text
+        .split(',')
+        .map(member)
+        .filter(|(written, _)| is_named(written, name));
     let said = said.map(|(_, said)| said);
-    said.reduce(|known, next| repeated(spelling, known, next)).unwrap_or(Preference::Unset)
+    said.reduce(|known, next| repeated(spelling, known, next))
+        .unwrap_or(Preference::Unset)
 }
 
 /// Whether what is written is that use.
 fn is_named(written: &str, name: &str) -> bool {
-    written.eq_ignore_ascii_case(name) || name == "train-ai" && written.eq_ignore_ascii_case("ai-train")
+    written.eq_ignore_ascii_case(name)
+        || name == "train-ai" && written.eq_ignore_ascii_case("ai-train")
 }
 
 fn repeated(spelling: Spelling, known: Preference, next: Preference) -> Preference {
@@ -118,7 +123,10 @@ mod tests {
 
     fn check(spelling: Spelling, text: &str, expected: &str) {
         let said = statement(spelling, text);
-        let said: Vec<String> = said.iter().map(|(name, p)| format!("{name} {}", p.as_str())).collect();
+        let said: Vec<String> = said
+            .iter()
+            .map(|(name, p)| format!("{name} {}", p.as_str()))
+            .collect();
         assert_eq!(said.join(", "), expected, "{text:?}");
     }
 
@@ -128,7 +136,10 @@ mod tests {
             ("train-ai=n, search=y", "train-ai deny, search allow"),
             ("train-ai=n,search=y,", "train-ai deny, search allow"),
             ("Train-AI = N", "train-ai deny"),
-            ("search=yes, ai-input=no, ai-train=no", "search allow, ai-input deny, train-ai deny"),
+            (
+                "search=yes, ai-input=no, ai-train=no",
+                "search allow, ai-input deny, train-ai deny",
+            ),
             ("train-ai=n;x=1;y", "train-ai deny"),
             ("train-ai;n", "train-ai unset"),
             ("train-ai", "train-ai unset"),
@@ -164,10 +175,23 @@ mod tests {
     fn statements_are_bounded() {
         let many: String = (0..10_000).map(|n| format!("use-{n}=n,")).collect();
         assert_eq!(statement(Spelling::Usage, &many).len(), MAX_MEMBERS);
-        assert_eq!(statement(Spelling::Usage, &format!("{}=n", "a".repeat(65))), []);
-        assert_eq!(preference(Spelling::Usage, "a=y, search=n", "search"), Preference::Deny);
-        assert_eq!(preference(Spelling::Usage, "a=y", "search"), Preference::Unset);
+        assert_eq!(
+            statement(Spelling::Usage, &format!("{}=n", "a".repeat(65))),
+            []
+        );
+        assert_eq!(
+            preference(Spelling::Usage, "a=y, search=n", "search"),
+            Preference::Deny
+        );
+        assert_eq!(
+            preference(Spelling::Usage, "a=y", "search"),
+            Preference::Unset
+        );
         let last = format!("{many} AI-Train=No");
-        assert_eq!(preference(Spelling::Usage, &last, "train-ai"), Preference::Deny, "however late");
+        assert_eq!(
+            preference(Spelling::Usage, &last, "train-ai"),
+            Preference::Deny,
+            "however late"
+        );
     }
 }

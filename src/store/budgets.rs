@@ -31,7 +31,10 @@ pub struct BudgetsFile(WholeFile);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved(pub Vec<(Arc<str>, Spent)>);
 
-const LOST: Lost = Lost { what: "what was spent of today's budgets", then: "the day begins anew" };
+const LOST: Lost = Lost {
+    what: "what was spent of today's budgets",
+    then: "the day begins anew",
+};
 
 impl BudgetsFile {
     /// The file in this directory; neither need be there.
@@ -44,8 +47,11 @@ impl BudgetsFile {
     /// # Errors
     /// If it is there and cannot be read, or holds anything else.
     pub fn read(&self) -> Result<Saved, Unreadable> {
-        let Some(text) = self.0.read()? else { return Ok(Saved::default()) };
-        let document: Document = serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
+        let Some(text) = self.0.read()? else {
+            return Ok(Saved::default());
+        };
+        let document: Document =
+            serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
         if document.version != VERSION {
             let version = document.version;
             let why = format!("it has version {version}, and this program reads {VERSION}");
@@ -59,7 +65,8 @@ impl BudgetsFile {
     /// # Errors
     /// If that fails; the old file stands as it did.
     pub fn write(&self, saved: &Saved) -> io::Result<()> {
-        self.0.write(|out| Ok(serde_json::to_writer(out, &Document::of(saved))?))
+        self.0
+            .write(|out| Ok(serde_json::to_writer(out, &Document::of(saved))?))
     }
 }
 
@@ -93,14 +100,32 @@ impl Document {
             bytes: spent.bytes,
             hosts: spent.hosts.iter().map(|host| host.0).collect(),
         });
-        Self { version: VERSION, spent: spent.collect() }
+        Self {
+            version: VERSION,
+            spent: spent.collect(),
+        }
     }
 }
 
 impl Line {
     fn spent(self) -> (Arc<str>, Spent) {
         let hosts: BTreeSet<HostNumber> = self.hosts.into_iter().map(HostNumber).collect();
-        let Self { day, urls, new_urls, bytes, .. } = self;
-        (self.name.into(), Spent { day, urls, new_urls, bytes, hosts })
+        let Self {
+            day,
+            urls,
+            new_urls,
+            bytes,
+            ..
+        } = self;
+        (
+            self.name.into(),
+            Spent {
+                day,
+                urls,
+                new_urls,
+                bytes,
+                hosts,
+            },
+        )
     }
 }

@@ -37,14 +37,21 @@ pub struct Lease {
 impl Embedded {
     /// An empty table; the same seed draws the same jitter.
     pub(super) fn new(seed: u64) -> Self {
-        Self { hosts: Shards::new(), seed }
+        Self {
+            hosts: Shards::new(),
+            seed,
+        }
     }
 
     /// Asks for a grant.
     pub(super) fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
         let host = self.host(key.name);
         match host.ask(key.kind, pace, now) {
-            Turn::Go(grant) => Turn::Go(Lease { host, kind: key.kind, grant }),
+            Turn::Go(grant) => Turn::Go(Lease {
+                host,
+                kind: key.kind,
+                grant,
+            }),
             Turn::Wait(wait) => Turn::Wait(wait),
         }
     }
@@ -91,7 +98,10 @@ impl Embedded {
 impl Lease {
     /// What it is for.
     pub fn key(&self) -> Key<'_> {
-        Key { name: self.host.name(), kind: self.kind }
+        Key {
+            name: self.host.name(),
+            kind: self.kind,
+        }
     }
 
     /// The name of what it is for, to be kept when the lease is given up.
@@ -125,11 +135,15 @@ impl Lease {
     }
 
     pub(super) fn hear(&self, answer: Answer, challenge: Challenge, now: Instant) -> Suspicion {
-        self.host.hear(self.kind, self.grant, (answer, challenge), now)
+        self.host
+            .hear(self.kind, self.grant, (answer, challenge), now)
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a sum does not depend on the order")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a sum does not depend on the order"
+)]
 fn count(hosts: &Shard<Arc<Host>>, census: &mut Census, now: Instant) {
     census.hosts += hosts.len();
     for host in hosts.values() {

@@ -118,7 +118,9 @@ impl Default for LedgerSettings {
     /// As the configuration has it.
     fn default() -> Self {
         Self {
-            tolerance: Tolerance { temporary_errors: 5 },
+            tolerance: Tolerance {
+                temporary_errors: 5,
+            },
             queue: 10_000,
             on_full: OnFull::Wait,
             cache: 64 << 20,
@@ -129,7 +131,10 @@ impl Default for LedgerSettings {
 impl Ledger {
     /// A ledger that dies with the process.
     pub fn in_memory(tolerance: Tolerance) -> Self {
-        let settings = LedgerSettings { tolerance, ..LedgerSettings::default() };
+        let settings = LedgerSettings {
+            tolerance,
+            ..LedgerSettings::default()
+        };
         Self::at(Place::Memory, settings).unwrap_or_else(|error| unreachable!("memory: {error}"))
     }
 
@@ -161,16 +166,26 @@ impl Ledger {
         // share a page. A quarter for records that are, a quarter for the database's pages.
         let (unfolded_most, quarter) = (settings.cache / 2, settings.cache / 4);
         let pages = quarter;
-        let unreadable =
-            |error: &dyn fmt::Display| OpenError::Unreadable(place.path().to_owned(), error.to_string());
+        let unreadable = |error: &dyn fmt::Display| {
+            OpenError::Unreadable(place.path().to_owned(), error.to_string())
+        };
         let base = Base::open(&place, pages)?;
         let state = base.state().map_err(|error| unreadable(&error))?;
         let records = base.records().map_err(|error| unreadable(&error))?;
-        let urls = CrawlStatus::ALL
-            .map(|status| state.urls.get(&form::number_of(status)).copied().unwrap_or_default());
+        let urls = CrawlStatus::ALL.map(|status| {
+            state
+                .urls
+                .get(&form::number_of(status))
+                .copied()
+                .unwrap_or_default()
+        });
         let inner = Inner {
             tolerance: settings.tolerance,
-            memory: Memory::new(unfolded_most, quarter, usize::try_from(records).unwrap_or(usize::MAX)),
+            memory: Memory::new(
+                unfolded_most,
+                quarter,
+                usize::try_from(records).unwrap_or(usize::MAX),
+            ),
             view: View::default(),
             ends: AtomicBool::new(false),
             queue: Queue::new(settings.queue, settings.on_full, urls),
@@ -183,18 +198,28 @@ impl Ledger {
             pages,
             place: place.clone(),
         };
-        base.journal(|change| inner.read_back(change)).map_err(|error| unreadable(&error))?;
+        base.journal(|change| inner.read_back(change))
+            .map_err(|error| unreadable(&error))?;
         inner.view.show(&base).map_err(|error| unreadable(&error))?;
         let inner = Arc::new(inner);
         let writer = Writer::new(Arc::clone(&inner), base, state);
-        let thread = Builder::new().name("ledger".into()).spawn(move || writer.run());
+        let thread = Builder::new()
+            .name("ledger".into())
+            .spawn(move || writer.run());
         let mut threads = vec![thread.map_err(|error| unreadable(&error))?];
         if records > 0 {
             let inner = Arc::clone(&inner);
             // Without it look-ups ask the tables.
-            threads.extend(Builder::new().name("ledger-filter".into()).spawn(move || inner.read_keys()));
+            threads.extend(
+                Builder::new()
+                    .name("ledger-filter".into())
+                    .spawn(move || inner.read_keys()),
+            );
         }
-        Ok(Self(Arc::new(Handle { inner, threads: Mutex::new(threads) })))
+        Ok(Self(Arc::new(Handle {
+            inner,
+            threads: Mutex::new(threads),
+        })))
     }
 
     /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
@@ -217,7 +242,11 @@ impl Ledger {
 
     /// The URL whose document has this content: the first, for as long as it does. Nothing if the disk fails.
     pub fn with_content(&self, content: Key) -> Option<Arc<str>> {
-        self.inner().holder(content).ok().flatten().map(|record| Arc::from(&*record.url))
+        self.inner()
+            .holder(content)
+            .ok()
+            .flatten()
+            .map(|record| Arc::from(&*record.url))
     }
 
     /// Waits until there is room for a note, if the configuration wants that.
@@ -256,7 +285,11 @@ impl Ledger {
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn records(&self, after: Option<Key>, most: usize) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+    pub fn records(
+        &self,
+        after: Option<Key>,
+        most: usize,
+    ) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
         self.inner().records(after, most)
     }
 
@@ -267,7 +300,10 @@ impl Ledger {
     /// If the disk fails.
     pub fn events(&self, after: Cursor, most: usize) -> Result<Vec<(Cursor, Arc<Event>)>, Failed> {
         let events = self.inner().view.events(after.0, most)?;
-        Ok(events.into_iter().map(|(number, event)| (Cursor(number), Arc::new(event))).collect())
+        Ok(events
+            .into_iter()
+            .map(|(number, event)| (Cursor(number), Arc::new(event)))
+            .collect())
     }
 
     /// Says when there are new events: the number of the last one.
@@ -279,7 +315,11 @@ impl Ledger {
     pub fn forget_events(&self, now: At, keep: Duration, upto: Cursor) {
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let before = At(now.0.saturating_sub(keep));
-        self.inner().queue.forget(Bygone { before, now, upto: upto.0 });
+        self.inner().queue.forget(Bygone {
+            before,
+            now,
+            upto: upto.0,
+        });
     }
 
     /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the
@@ -291,7 +331,10 @@ impl Ledger {
     /// What was kept under a name before the last start, or is on the disk since. Blocks.
     pub fn kept(&self, name: &str) -> Option<Vec<u8>> {
         let inner = self.inner();
-        inner.queue.kept(name).or_else(|| inner.view.kept(name).ok().flatten())
+        inner
+            .queue
+            .kept(name)
+            .or_else(|| inner.view.kept(name).ok().flatten())
     }
 
     /// What there is.

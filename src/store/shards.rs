@@ -33,7 +33,9 @@ impl<V> Shards<V> {
     where
         V: Clone,
     {
-        self.0.get(shard).map_or_else(Vec::new, |shard| lock(shard).values().cloned().collect())
+        self.0
+            .get(shard)
+            .map_or_else(Vec::new, |shard| lock(shard).values().cloned().collect())
     }
 
     /// Every shard, locked one after the other.
@@ -72,8 +74,12 @@ pub(super) fn mixed(name: &str) -> u64 {
     let mut sum = 0_u64;
     for chunk in name.as_bytes().chunks(8) {
         let mut word = [0; 8];
-        word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
-        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        word.iter_mut()
+            .zip(chunk)
+            .for_each(|(to, from)| *to = *from);
+        sum = (sum ^ u64::from_le_bytes(word))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31);
     }
     sum
 }
@@ -88,6 +94,9 @@ mod tests {
         for host in 0..6_400 {
             filled[place(&format!("www{host}.example.com"))] += 1;
         }
-        assert!(filled.iter().all(|count| (50..200).contains(count)), "{filled:?}");
+        assert!(
+            filled.iter().all(|count| (50..200).contains(count)),
+            "{filled:?}"
+        );
     }
 }

@@ -36,7 +36,10 @@ pub struct Saved {
     pub next: u64,
 }
 
-const LOST: Lost = Lost { what: "what is stopped", then: "everything that it stops goes on" };
+const LOST: Lost = Lost {
+    what: "what is stopped",
+    then: "everything that it stops goes on",
+};
 
 impl StopsFile {
     /// The file in this directory; neither need be there.
@@ -54,8 +57,11 @@ impl StopsFile {
     /// # Errors
     /// If it is there and cannot be read, or holds anything else than stops.
     pub fn read(&self) -> Result<Saved, Unreadable> {
-        let Some(text) = self.0.read()? else { return Ok(Saved::default()) };
-        let document: Document = serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
+        let Some(text) = self.0.read()? else {
+            return Ok(Saved::default());
+        };
+        let document: Document =
+            serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
         document.saved().map_err(|why| self.0.unreadable(why))
     }
 
@@ -64,7 +70,8 @@ impl StopsFile {
     /// # Errors
     /// If that fails; the old file stands as it did.
     pub fn write(&self, saved: &Saved) -> io::Result<()> {
-        self.0.write(|out| Ok(serde_json::to_writer_pretty(out, &Document::of(saved))?))
+        self.0
+            .write(|out| Ok(serde_json::to_writer_pretty(out, &Document::of(saved))?))
     }
 }
 
@@ -89,20 +96,34 @@ struct Line {
 
 impl Document {
     fn of(saved: &Saved) -> Self {
-        Self { version: VERSION, next: saved.next, stops: saved.stops.iter().map(Line::of).collect() }
+        Self {
+            version: VERSION,
+            next: saved.next,
+            stops: saved.stops.iter().map(Line::of).collect(),
+        }
     }
 
     fn saved(self) -> Result<Saved, String> {
         if self.version != VERSION {
-            return Err(format!("it has version {}, and this program reads {VERSION}", self.version));
+            return Err(format!(
+                "it has version {}, and this program reads {VERSION}",
+                self.version
+            ));
         }
-        let mut stops = self.stops.into_iter().map(Line::stop).collect::<Result<Vec<_>, _>>()?;
+        let mut stops = self
+            .stops
+            .into_iter()
+            .map(Line::stop)
+            .collect::<Result<Vec<_>, _>>()?;
         stops.sort_by_key(|stop| stop.id);
         if let Some([first, _]) = stops.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(format!("stop {} stands in it twice", first.id));
         }
         let after = stops.last().map_or(1, |stop| stop.id.0.saturating_add(1));
-        Ok(Saved { next: self.next.max(after), stops })
+        Ok(Saved {
+            next: self.next.max(after),
+            stops,
+        })
     }
 }
 

@@ -50,7 +50,11 @@ impl std::error::Error for Unreadable {}
 impl WholeFile {
     /// A file in this directory; neither need be there.
     pub(super) fn new(directory: &Path, name: &str, longest: u64, lost: Lost) -> Self {
-        Self { path: directory.join(name), longest, lost }
+        Self {
+            path: directory.join(name),
+            longest,
+            lost,
+        }
     }
 
     /// Its path.
@@ -60,7 +64,11 @@ impl WholeFile {
 
     /// The error of a file whose text is not what it should be.
     pub(super) fn unreadable(&self, why: impl fmt::Display) -> Unreadable {
-        Unreadable { path: self.path.clone(), lost: self.lost, why: why.to_string() }
+        Unreadable {
+            path: self.path.clone(),
+            lost: self.lost,
+            why: why.to_string(),
+        }
     }
 
     /// Its text; `None` if it is not there.
@@ -74,7 +82,9 @@ impl WholeFile {
             Err(error) => return Err(self.unreadable(error)),
         };
         let mut text = String::new();
-        file.take(self.longest).read_to_string(&mut text).map_err(|error| self.unreadable(error))?;
+        file.take(self.longest)
+            .read_to_string(&mut text)
+            .map_err(|error| self.unreadable(error))?;
         Ok(Some(text))
     }
 
@@ -82,7 +92,10 @@ impl WholeFile {
     ///
     /// # Errors
     /// If that fails; the old file stands as it did.
-    pub(super) fn write(&self, text: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        text: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(directory)?;
         let beside = self.path.with_extension("json.new");
@@ -102,6 +115,8 @@ impl WholeFile {
 /// # Errors
 /// If the directory cannot be written.
 pub fn keep_name(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SerialNumber,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -116,7 +116,12 @@ impl Certificate {
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificate({}, until {})", self.subject, Rfc3339(self.not_after))
+        write!(
+            f,
+            "Certificate({}, until {})",
+            self.subject,
+            Rfc3339(self.not_after)
+        )
     }
 }
 
@@ -138,9 +143,10 @@ impl Authority {
                 return Err(AuthorityError::Exists(path.to_owned()));
             }
         }
-        let pair = KeyPair::generate().map_err(|error| AuthorityError::Failed(error.to_string()))?;
-        let signed =
-            own_certificate(&pair, now).map_err(|error| AuthorityError::Failed(error.to_string()))?;
+        let pair =
+            KeyPair::generate().map_err(|error| AuthorityError::Failed(error.to_string()))?;
+        let signed = own_certificate(&pair, now)
+            .map_err(|error| AuthorityError::Failed(error.to_string()))?;
         let certificate = Certificate::of(signed.der().clone(), cert)?;
         write_new(key, KEY_MODE, pair.serialize_pem().as_bytes())?;
         write_new(cert, 0o644, certificate.pem.as_bytes())?;
@@ -157,13 +163,21 @@ impl Authority {
         let certificate = Certificate::load(cert)?;
         let text = read(key)?;
         // What the parser has to say may quote the key.
-        let pair = std::str::from_utf8(&text).ok().and_then(|text| KeyPair::from_pem(text).ok());
+        let pair = std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| KeyPair::from_pem(text).ok());
         let pair = pair.ok_or_else(|| AuthorityError::NoKey(key.to_owned()))?;
         if pair.public_key_raw() != certificate.public_key {
-            return Err(AuthorityError::Strangers { cert: cert.to_owned(), key: key.to_owned() });
+            return Err(AuthorityError::Strangers {
+                cert: cert.to_owned(),
+                key: key.to_owned(),
+            });
         }
         if certificate.not_after <= now {
-            return Err(AuthorityError::Expired { cert: cert.to_owned(), at: certificate.not_after });
+            return Err(AuthorityError::Expired {
+                cert: cert.to_owned(),
+                at: certificate.not_after,
+            });
         }
         Self::of(certificate, pair)
     }
@@ -171,7 +185,10 @@ impl Authority {
     fn of(certificate: Certificate, pair: KeyPair) -> Result<Self, AuthorityError> {
         let issuer = Issuer::from_ca_cert_der(&certificate.der, pair)
             .map_err(|error| AuthorityError::Failed(error.to_string()))?;
-        Ok(Self { certificate, issuer })
+        Ok(Self {
+            certificate,
+            issuer,
+        })
     }
 
     /// Its certificate.
@@ -293,7 +310,11 @@ impl fmt::Display for AuthorityError {
                 path.display()
             ),
             Self::NoKey(path) => {
-                write!(f, "{}: no private key that can sign (PEM, PKCS #8, unencrypted)", path.display())
+                write!(
+                    f,
+                    "{}: no private key that can sign (PEM, PKCS #8, unencrypted)",
+                    path.display()
+                )
             }
             Self::Strangers { cert, key } => {
                 write!(f, "{} is not the key of {}", key.display(), cert.display())
@@ -324,7 +345,12 @@ fn own_certificate(pair: &KeyPair, now: SystemTime) -> Result<rcgen::Certificate
     params.not_after = offset(now + VALID);
     let serial = random_serial().map_err(|_| rcgen::Error::RingUnspecified)?;
     // Two authorities may overlap: some clients tell them apart by name only.
-    let suffix: String = serial.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let suffix: String = serial
+        .as_ref()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, "crawlgate");
     name.push(DnType::CommonName, format!("crawlgate CA {suffix}"));
@@ -350,19 +376,36 @@ fn signs_certificates(certificate: &X509Certificate<'_>) -> bool {
 
 fn both_or_none(cert: &Path, key: &Path) -> Result<(), AuthorityError> {
     let half = |there: &Path, missing: &Path| {
-        Err(AuthorityError::Half { there: there.to_owned(), missing: missing.to_owned() })
+        Err(AuthorityError::Half {
+            there: there.to_owned(),
+            missing: missing.to_owned(),
+        })
     };
     match (cert.exists(), key.exists()) {
         (true, true) => Ok(()),
-        (false, false) => Err(AuthorityError::Missing { cert: cert.to_owned(), key: key.to_owned() }),
+        (false, false) => Err(AuthorityError::Missing {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
+        }),
         (true, false) => half(cert, key),
         (false, true) => half(key, cert),
     }
 }
 
 fn owner_only(key: &Path) -> Result<(), AuthorityError> {
-    let mode = fs::metadata(key).map_err(|error| io_error(key, error))?.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 { Ok(()) } else { Err(AuthorityError::LooseKey { key: key.to_owned(), mode }) }
+    let mode = fs::metadata(key)
+        .map_err(|error| io_error(key, error))?
+        .permissions()
+        .mode()
+        & 0o7777;
+    if mode & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(AuthorityError::LooseKey {
+            key: key.to_owned(),
+            mode,
+        })
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, AuthorityError> {
@@ -370,24 +413,40 @@ fn read(path: &Path) -> Result<Vec<u8>, AuthorityError> {
 }
 
 fn io_error(path: &Path, error: io::Error) -> AuthorityError {
-    AuthorityError::Io { path: path.to_owned(), error }
+    AuthorityError::Io {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 /// Writes a file that must not be there, down to the disk.
 fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+    if let Some(directory) = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+    {
         fs::create_dir_all(directory).map_err(|error| io_error(directory, error))?;
     }
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path);
     let mut file = file.map_err(|error| {
         let there = error.kind() == io::ErrorKind::AlreadyExists;
-        if there { AuthorityError::Exists(path.to_owned()) } else { io_error(path, error) }
+        if there {
+            AuthorityError::Exists(path.to_owned())
+        } else {
+            io_error(path, error)
+        }
     })?;
-    file.write_all(text).and_then(|()| file.sync_all()).map_err(|error| {
-        // A file that is cut short is worse than none.
-        let _ = fs::remove_file(path);
-        io_error(path, error)
-    })
+    file.write_all(text)
+        .and_then(|()| file.sync_all())
+        .map_err(|error| {
+            // A file that is cut short is worse than none.
+            let _ = fs::remove_file(path);
+            io_error(path, error)
+        })
 }
 
 /// Bytes as PEM text (RFC 7468).

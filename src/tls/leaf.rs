@@ -13,7 +13,8 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use rcgen::string::Ia5String;
 use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -126,12 +127,19 @@ impl Minter {
     ///
     /// # Errors
     /// [`MintError::Late`] when that time is over.
-    pub async fn leaf(&self, host: &str, client: IpAddr, patience: Duration) -> Result<Arc<Leaf>, MintError> {
+    pub async fn leaf(
+        &self,
+        host: &str,
+        client: IpAddr,
+        patience: Duration,
+    ) -> Result<Arc<Leaf>, MintError> {
         if let Some(leaf) = self.kept(host) {
             return Ok(leaf);
         }
         let made = Box::pin(self.in_turn(host, client));
-        tokio::time::timeout(patience, made).await.unwrap_or(Err(MintError::Late))
+        tokio::time::timeout(patience, made)
+            .await
+            .unwrap_or(Err(MintError::Late))
     }
 
     /// The authority that signs.
@@ -179,7 +187,9 @@ impl Minter {
 
     /// Another client's handshake for the same host waits here, on its thread, for as long as a signature takes.
     fn once(&self, host: &str) -> Result<Arc<Leaf>, MintError> {
-        let made = self.leaves.try_get_with_by_ref(host, || self.mint(host).map(Arc::new));
+        let made = self
+            .leaves
+            .try_get_with_by_ref(host, || self.mint(host).map(Arc::new));
         made.map_err(|error| MintError::clone(&error))
     }
 
@@ -188,13 +198,17 @@ impl Minter {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let not_after = (wall + VALID).min(self.authority.not_after());
         let Ok(left) = not_after.duration_since(wall) else {
-            return Err(MintError::Failed("the certificate authority has expired".into()));
+            return Err(MintError::Failed(
+                "the certificate authority has expired".into(),
+            ));
         };
         let key = self.key(now)?;
         let mut params = params(host)?;
         params.not_before = offset(wall.checked_sub(BACKDATED).unwrap_or(wall));
         params.not_after = offset(not_after);
-        let signed = params.signed_by(&*key.pair, self.authority.issuer()).map_err(failed)?;
+        let signed = params
+            .signed_by(&*key.pair, self.authority.issuer())
+            .map_err(failed)?;
         self.metrics.leaf_made();
         let certified = Arc::new(CertifiedKey::new(vec![signed.der().clone()], key.signing));
         Ok(Leaf {
@@ -227,7 +241,10 @@ impl Leaf {
     pub fn config(&self, tickets: Tickets) -> Arc<ServerConfig> {
         match tickets {
             Tickets::Stateless => Arc::clone(&self.stateless),
-            Tickets::None => Arc::clone(self.none.get_or_init(|| self.ends.config(tickets, &self.key))),
+            Tickets::None => Arc::clone(
+                self.none
+                    .get_or_init(|| self.ends.config(tickets, &self.key)),
+            ),
         }
     }
 
@@ -256,7 +273,11 @@ impl LeafKey {
         let pair = KeyPair::generate().map_err(failed)?;
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pair.serialize_der()));
         let signing = aws_lc_rs::sign::any_ecdsa_type(&der).map_err(failed)?;
-        Ok(Self { pair: Arc::new(pair), signing, made })
+        Ok(Self {
+            pair: Arc::new(pair),
+            signing,
+            made,
+        })
     }
 }
 
@@ -331,7 +352,10 @@ pub fn is_certifiable(host: &str) -> bool {
 /// The host as an alternative name, and as text without brackets.
 fn subject(host: &str) -> Result<(SanType, &str), MintError> {
     let refused = || MintError::Failed("the host is neither a DNS name nor an address".into());
-    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+    if let Some(address) = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
         let ip: Ipv6Addr = address.parse().map_err(|_| refused())?;
         return Ok((SanType::IpAddress(ip.into()), address));
     }
@@ -341,7 +365,10 @@ fn subject(host: &str) -> Result<(SanType, &str), MintError> {
     if host.ends_with('.') || DnsName::try_from(host).is_err() {
         return Err(refused());
     }
-    Ok((SanType::DnsName(Ia5String::try_from(host).map_err(|_| refused())?), host))
+    Ok((
+        SanType::DnsName(Ia5String::try_from(host).map_err(|_| refused())?),
+        host,
+    ))
 }
 
 fn failed(error: impl fmt::Display) -> MintError {

@@ -15,10 +15,17 @@ const ORDER: [CipherSuite; 5] = [
 
 /// The library's own, in our order.
 pub fn provider() -> CryptoProvider {
-    let place = |suite: CipherSuite| ORDER.iter().position(|first| *first == suite).unwrap_or(ORDER.len());
+    let place = |suite: CipherSuite| {
+        ORDER
+            .iter()
+            .position(|first| *first == suite)
+            .unwrap_or(ORDER.len())
+    };
     let mut provider = aws_lc_rs::default_provider();
     // The sorting is stable: what has no place of its own stays in the library's order.
-    provider.cipher_suites.sort_by_key(|suite| place(suite.suite()));
+    provider
+        .cipher_suites
+        .sort_by_key(|suite| place(suite.suite()));
     provider
 }
 
@@ -30,8 +37,14 @@ mod tests {
     fn aes_128_stands_first_and_nothing_is_lost() {
         let ours = provider().cipher_suites;
         assert_eq!(ours[0].suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
-        assert_eq!(ours.len(), aws_lc_rs::default_provider().cipher_suites.len());
+        assert_eq!(
+            ours.len(),
+            aws_lc_rs::default_provider().cipher_suites.len()
+        );
         let tls12 = ours.iter().find(|suite| suite.tls13().is_none()).unwrap();
-        assert_eq!(tls12.suite(), CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256);
+        assert_eq!(
+            tls12.suite(),
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        );
     }
 }

@@ -56,7 +56,10 @@ impl Rates {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
         let burst = rate.saturating_mul(NonZeroU32::new(BURST_SECONDS).unwrap_or(NonZeroU32::MIN));
         Self {
-            clients: Cache::builder().max_capacity(CLIENTS).time_to_idle(FORGOTTEN_AFTER).build(),
+            clients: Cache::builder()
+                .max_capacity(CLIENTS)
+                .time_to_idle(FORGOTTEN_AFTER)
+                .build(),
             quota: Quota::per_second(rate).allow_burst(burst),
             clock,
         }
@@ -65,7 +68,11 @@ impl Rates {
     pub(super) fn of(&self, client: IpAddr) -> Arc<ClientRate> {
         self.clients.get_with(network(client), || {
             let rate = RateLimiter::direct_with_clock(self.quota, Ticks(self.clock.clone()));
-            Arc::new(ClientRate { rate, line: Mutex::new(()), short: AtomicBool::new(false) })
+            Arc::new(ClientRate {
+                rate,
+                line: Mutex::new(()),
+                short: AtomicBool::new(false),
+            })
         })
     }
 }
@@ -73,7 +80,9 @@ impl Rates {
 /// Whoever has one IPv6 address has its whole /64.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
         address @ IpAddr::V4(_) => address,
     }
 }

@@ -106,13 +106,23 @@ struct Range<Bits> {
 }
 
 const fn v4(network: [u8; 4], length: u32, class: Class, source: &'static str) -> Range<u32> {
-    Range { network: u32::from_be_bytes(network), mask: u32::MAX << (32 - length), class, source }
+    Range {
+        network: u32::from_be_bytes(network),
+        mask: u32::MAX << (32 - length),
+        class,
+        source,
+    }
 }
 
 const fn v6(network: [u16; 8], length: u32, class: Class, source: &'static str) -> Range<u128> {
     let [a, b, c, d, e, f, g, h] = network;
     let network = Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits();
-    Range { network, mask: u128::MAX << (128 - length), class, source }
+    Range {
+        network,
+        mask: u128::MAX << (128 - length),
+        class,
+        source,
+    }
 }
 
 /// IPv4 ranges, most specific first.
@@ -122,7 +132,12 @@ const V4: [Range<u32>; 18] = [
     v4([10, 0, 0, 0], 8, Class::Private, "RFC 1918"),
     v4([100, 64, 0, 0], 10, Class::SharedSpace, "RFC 6598"),
     v4([127, 0, 0, 0], 8, Class::Loopback, "RFC 1122"),
-    v4([168, 63, 129, 16], 32, Class::CloudService, "Azure wire server"),
+    v4(
+        [168, 63, 129, 16],
+        32,
+        Class::CloudService,
+        "Azure wire server",
+    ),
     v4([169, 254, 0, 0], 16, Class::LinkLocal, "RFC 3927"),
     v4([172, 16, 0, 0], 12, Class::Private, "RFC 1918"),
     v4([192, 0, 0, 0], 24, Class::Reserved, "RFC 6890"),
@@ -139,22 +154,97 @@ const V4: [Range<u32>; 18] = [
 
 /// IPv6 ranges, most specific first.
 const V6: [Range<u128>; 16] = [
-    v6([0, 0, 0, 0, 0, 0, 0, 0], 128, Class::Unspecified, "RFC 4291"),
+    v6(
+        [0, 0, 0, 0, 0, 0, 0, 0],
+        128,
+        Class::Unspecified,
+        "RFC 4291",
+    ),
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, Class::Loopback, "RFC 4291"),
-    v6([0, 0, 0, 0, 0, 0, 0, 0], 96, Class::Translated, "RFC 4291, IPv4-compatible"),
-    v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Class::Translated, "RFC 2765, IPv4-translated"),
-    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Class::Nat64, "RFC 8215, local NAT64"),
-    v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64, Class::Reserved, "RFC 6666"),
-    v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64, Class::Reserved, "RFC 9780"),
-    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, Class::Reserved, "RFC 2928"),
-    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, Class::Documentation, "RFC 3849"),
-    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, Class::Translated, "RFC 3056, 6to4"),
-    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, Class::Documentation, "RFC 9637"),
-    v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, Class::Reserved, "RFC 9602"),
-    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, Class::UniqueLocal, "RFC 4193"),
-    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, Class::LinkLocal, "RFC 4291"),
-    v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, Class::SiteLocal, "RFC 3879"),
-    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Class::Multicast, "RFC 4291"),
+    v6(
+        [0, 0, 0, 0, 0, 0, 0, 0],
+        96,
+        Class::Translated,
+        "RFC 4291, IPv4-compatible",
+    ),
+    v6(
+        [0, 0, 0, 0, 0xffff, 0, 0, 0],
+        96,
+        Class::Translated,
+        "RFC 2765, IPv4-translated",
+    ),
+    v6(
+        [0x64, 0xff9b, 1, 0, 0, 0, 0, 0],
+        48,
+        Class::Nat64,
+        "RFC 8215, local NAT64",
+    ),
+    v6(
+        [0x100, 0, 0, 0, 0, 0, 0, 0],
+        64,
+        Class::Reserved,
+        "RFC 6666",
+    ),
+    v6(
+        [0x100, 0, 0, 1, 0, 0, 0, 0],
+        64,
+        Class::Reserved,
+        "RFC 9780",
+    ),
+    v6(
+        [0x2001, 0, 0, 0, 0, 0, 0, 0],
+        23,
+        Class::Reserved,
+        "RFC 2928",
+    ),
+    v6(
+        [0x2001, 0xdb8, 0, 0, 0, 0, 0, 0],
+        32,
+        Class::Documentation,
+        "RFC 3849",
+    ),
+    v6(
+        [0x2002, 0, 0, 0, 0, 0, 0, 0],
+        16,
+        Class::Translated,
+        "RFC 3056, 6to4",
+    ),
+    v6(
+        [0x3fff, 0, 0, 0, 0, 0, 0, 0],
+        20,
+        Class::Documentation,
+        "RFC 9637",
+    ),
+    v6(
+        [0x5f00, 0, 0, 0, 0, 0, 0, 0],
+        16,
+        Class::Reserved,
+        "RFC 9602",
+    ),
+    v6(
+        [0xfc00, 0, 0, 0, 0, 0, 0, 0],
+        7,
+        Class::UniqueLocal,
+        "RFC 4193",
+    ),
+    v6(
+        [0xfe80, 0, 0, 0, 0, 0, 0, 0],
+        10,
+        Class::LinkLocal,
+        "RFC 4291",
+    ),
+    v6(
+        [0xfec0, 0, 0, 0, 0, 0, 0, 0],
+        10,
+        Class::SiteLocal,
+        "RFC 3879",
+    ),
+    v6(
+        [0xff00, 0, 0, 0, 0, 0, 0, 0],
+        8,
+        Class::Multicast,
+        "RFC 4291",
+    ),
 ];
 
 /// The only part of IPv6 from which public addresses are given out.
@@ -277,7 +367,13 @@ mod tests {
     /// A network with a bit behind its mask could never be found.
     #[test]
     fn every_network_lies_in_its_mask() {
-        assert!(V4.iter().all(|range| range.network & !range.mask == 0 && !range.source.is_empty()));
-        assert!(V6.iter().all(|range| range.network & !range.mask == 0 && !range.source.is_empty()));
+        assert!(
+            V4.iter()
+                .all(|range| range.network & !range.mask == 0 && !range.source.is_empty())
+        );
+        assert!(
+            V6.iter()
+                .all(|range| range.network & !range.mask == 0 && !range.source.is_empty())
+        );
     }
 }

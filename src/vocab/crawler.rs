@@ -26,24 +26,38 @@ impl Crawler {
 
     /// A client without a name; none of its hints count.
     pub fn anonymous() -> Self {
-        Self(Arc::new(Known { name: Self::ANONYMOUS.into(), profile: None, may: Box::default() }))
+        Self(Arc::new(Known {
+            name: Self::ANONYMOUS.into(),
+            profile: None,
+            may: Box::default(),
+        }))
     }
 
     /// A configured crawler that is known by its name only.
     pub fn new(name: &Slug) -> Self {
-        Self(Arc::new(Known { name: name.shared(), profile: None, may: Box::default() }))
+        Self(Arc::new(Known {
+            name: name.shared(),
+            profile: None,
+            may: Box::default(),
+        }))
     }
 
     /// The same crawler, answered in this way whatever its `User-Agent`.
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {
-        Self(Arc::new(Known { profile: Some(profile), ..Arc::unwrap_or_clone(self.0) }))
+        Self(Arc::new(Known {
+            profile: Some(profile),
+            ..Arc::unwrap_or_clone(self.0)
+        }))
     }
 
     /// The same crawler, with these request headers counting.
     #[must_use]
     pub fn with_hints(self, may: impl IntoIterator<Item = May>) -> Self {
-        Self(Arc::new(Known { may: may.into_iter().collect(), ..Arc::unwrap_or_clone(self.0) }))
+        Self(Arc::new(Known {
+            may: may.into_iter().collect(),
+            ..Arc::unwrap_or_clone(self.0)
+        }))
     }
 
     /// The name as text.
@@ -90,7 +104,13 @@ pub enum May {
 
 impl May {
     /// Every hint, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::Priority, Self::Wait, Self::Depth, Self::Trace, Self::Warcprox];
+    pub const ALL: [Self; 5] = [
+        Self::Priority,
+        Self::Wait,
+        Self::Depth,
+        Self::Trace,
+        Self::Warcprox,
+    ];
 
     /// The word of the configuration.
     pub fn as_str(self) -> &'static str {

@@ -6,7 +6,11 @@ use std::net::Ipv4Addr;
 /// where it has none: an address, a single label.
 pub fn registrable(host: &str) -> &str {
     let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
-    if is_address { host } else { psl::domain_str(host).unwrap_or(host) }
+    if is_address {
+        host
+    } else {
+        psl::domain_str(host).unwrap_or(host)
+    }
 }
 
 #[cfg(test)]

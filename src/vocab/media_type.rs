@@ -36,7 +36,9 @@ fn members(value: &str) -> impl Iterator<Item = &str> {
 
 fn valid_essence(value: &str) -> Option<&str> {
     let parameters = memchr(b';', value.as_bytes()).unwrap_or(value.len());
-    let essence = value.get(..parameters)?.trim_matches([' ', '\t', '\r', '\n']);
+    let essence = value
+        .get(..parameters)?
+        .trim_matches([' ', '\t', '\r', '\n']);
     let slash = memchr(b'/', essence.as_bytes())?;
     let (kind, subtype) = (essence.get(..slash)?, essence.get(slash + 1..)?);
     (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
@@ -50,7 +52,10 @@ fn is_token(text: &str) -> bool {
 
 const TOKEN_BYTES: [bool; 256] = token_bytes();
 
-#[allow(clippy::indexing_slicing, reason = "an index out of bounds here would not compile")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "an index out of bounds here would not compile"
+)]
 const fn token_bytes() -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -7,14 +7,25 @@ pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Opt
     let given = folded(given);
     // A word of one letter is near to every other.
     let limit = (given.len() / 3).max(1).min(given.len().saturating_sub(1));
-    let near = words.into_iter().map(|word| (distance(&given, &folded(word)), word));
+    let near = words
+        .into_iter()
+        .map(|word| (distance(&given, &folded(word)), word));
     near.filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }
 
 fn folded(word: &str) -> Vec<char> {
-    word.chars().take(64).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
+    word.chars()
+        .take(64)
+        .map(|c| {
+            if c == '-' {
+                '_'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
 }
 
 /// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
@@ -46,7 +57,14 @@ mod tests {
 
     #[test]
     fn slips_are_found_and_other_words_are_not() {
-        let words = ["b", "allow", "disallow", "disallow-log", "require", "politeness"];
+        let words = [
+            "b",
+            "allow",
+            "disallow",
+            "disallow-log",
+            "require",
+            "politeness",
+        ];
         for (given, expected) in [
             ("alow", Some("allow")),
             ("Allow", Some("allow")),
@@ -65,9 +83,13 @@ mod tests {
     #[test]
     fn distances() {
         let chars = |s: &str| s.chars().collect::<Vec<_>>();
-        for (a, b, expected) in
-            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "acb", 1), ("kitten", "sitting", 3)]
-        {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abc", "acb", 1),
+            ("kitten", "sitting", 3),
+        ] {
             assert_eq!(distance(&chars(a), &chars(b)), expected, "{a} {b}");
         }
     }

@@ -26,7 +26,11 @@ pub struct Place {
 impl Place {
     /// The file as a whole.
     pub fn of_file(file: &Arc<str>) -> Self {
-        Self { file: Arc::clone(file), line: 0, column: 0 }
+        Self {
+            file: Arc::clone(file),
+            line: 0,
+            column: 0,
+        }
     }
 }
 
@@ -255,7 +259,11 @@ mod tests {
     use super::*;
 
     fn place() -> Place {
-        Place { file: "p.yaml".into(), line: 3, column: 7 }
+        Place {
+            file: "p.yaml".into(),
+            line: 3,
+            column: 7,
+        }
     }
 
     #[test]
@@ -274,7 +282,10 @@ mod tests {
     #[test]
     fn nothing_reaches_a_terminal_unescaped() {
         let problem = Problem::warning(&place(), "odd").found("\u{1b}[31m\nx");
-        assert_eq!(problem.to_string(), "p.yaml:3:7: warning: odd; found `\\u{1b}[31m\\nx`");
+        assert_eq!(
+            problem.to_string(),
+            "p.yaml:3:7: warning: odd; found `\\u{1b}[31m\\nx`"
+        );
         let long = Problem::advice(&place(), "long").found("x".repeat(100));
         assert!(long.to_string().ends_with("x…`"));
     }

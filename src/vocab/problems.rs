@@ -26,7 +26,10 @@ impl Texts {
     pub fn show(&self, problems: &mut [Problem]) {
         let mut lines = Lines::default();
         for problem in problems {
-            let text = self.0.iter().find(|(name, _)| **name == *problem.place.file);
+            let text = self
+                .0
+                .iter()
+                .find(|(name, _)| **name == *problem.place.file);
             if let Some((_, text)) = text {
                 let line = lines.at(text, problem.place.line);
                 show(problem, line, &lines.secrets);
@@ -40,7 +43,10 @@ impl Texts {
     }
 
     fn rank(&self, file: &str) -> usize {
-        self.0.iter().position(|(name, _)| **name == *file).unwrap_or(usize::MAX)
+        self.0
+            .iter()
+            .position(|(name, _)| **name == *file)
+            .unwrap_or(usize::MAX)
     }
 }
 
@@ -85,7 +91,9 @@ impl Problems {
 
     /// Whether any of them is an error in this rule.
     pub fn has_errors_in(&self, rule: &RuleId) -> bool {
-        self.found.iter().any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
+        self.found
+            .iter()
+            .any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
     }
 
     /// The texts that were named, for problems that are found later.
@@ -95,7 +103,9 @@ impl Problems {
 
     /// All of them, in the order of their files and places, each with its source line.
     pub fn into_vec(self) -> Vec<Problem> {
-        let Self { mut found, texts, .. } = self;
+        let Self {
+            mut found, texts, ..
+        } = self;
         found.sort_by_cached_key(|p| (texts.rank(&p.place.file), p.place.clone(), p.severity));
         found.dedup();
         texts.show(&mut found);
@@ -116,8 +126,17 @@ impl Lines {
     fn at<'t>(&mut self, text: &'t Arc<str>, line: u32) -> Option<&'t str> {
         let same = self.text.as_ref().is_some_and(|t| Arc::ptr_eq(t, text));
         if !same || line < self.line {
-            let secrets = if same { std::mem::take(&mut self.secrets) } else { Secrets::of(text) };
-            *self = Self { text: Some(Arc::clone(text)), line: 1, offset: 0, secrets };
+            let secrets = if same {
+                std::mem::take(&mut self.secrets)
+            } else {
+                Secrets::of(text)
+            };
+            *self = Self {
+                text: Some(Arc::clone(text)),
+                line: 1,
+                offset: 0,
+                secrets,
+            };
         }
         while self.line < line {
             self.offset += text.get(self.offset..)?.find('\n')? + 1;
@@ -133,7 +152,10 @@ fn show(problem: &mut Problem, line: Option<&str>, secrets: &Secrets) {
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = (problem.place.column as usize).saturating_sub(1);
     let scalar = characters.get(at..).unwrap_or(&[]);
-    let text = problem.found.as_deref().or(problem.rule.as_ref().map(RuleId::as_str));
+    let text = problem
+        .found
+        .as_deref()
+        .or(problem.rule.as_ref().map(RuleId::as_str));
     let mut width = covered(scalar, text);
     if let Some(inner) = problem.within.and_then(|within| inside(scalar, within)) {
         at += inner;
@@ -141,7 +163,11 @@ fn show(problem: &mut Problem, line: Option<&str>, secrets: &Secrets) {
         problem.place.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
     }
     if let Some(shown) = secrets.shown_of(line, problem.place.line) {
-        characters.iter_mut().skip(shown).filter(|c| !c.is_whitespace()).for_each(|c| *c = '*');
+        characters
+            .iter_mut()
+            .skip(shown)
+            .filter(|c| !c.is_whitespace())
+            .for_each(|c| *c = '*');
     }
     problem.excerpt = Some(cut(&characters, at, width));
 }
@@ -150,8 +176,16 @@ fn show(problem: &mut Problem, line: Option<&str>, secrets: &Secrets) {
 fn covered(scalar: &[char], found: Option<&str>) -> usize {
     let Some(found) = found else { return 1 };
     let quotes = usize::from(matches!(scalar.first(), Some('"' | '\'')));
-    let plain = scalar.iter().skip(quotes).copied().take(found.chars().count());
-    if plain.eq(found.chars()) { found.chars().count().max(1) + 2 * quotes } else { 1 }
+    let plain = scalar
+        .iter()
+        .skip(quotes)
+        .copied()
+        .take(found.chars().count());
+    if plain.eq(found.chars()) {
+        found.chars().count().max(1) + 2 * quotes
+    } else {
+        1
+    }
 }
 
 /// How many characters of source stand before the character that is `within` the scalar's value.
@@ -177,11 +211,23 @@ fn inside(scalar: &[char], within: usize) -> Option<usize> {
 }
 
 fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
-    let from = if characters.len() <= SHOWN { 0 } else { at.saturating_sub(SHOWN / 2) };
-    let part: String =
-        characters.iter().skip(from).take(SHOWN).map(|c| if c.is_control() { ' ' } else { *c }).collect();
+    let from = if characters.len() <= SHOWN {
+        0
+    } else {
+        at.saturating_sub(SHOWN / 2)
+    };
+    let part: String = characters
+        .iter()
+        .skip(from)
+        .take(SHOWN)
+        .map(|c| if c.is_control() { ' ' } else { *c })
+        .collect();
     let before = at - from;
-    Excerpt { text: part, before, width: width.max(1) }
+    Excerpt {
+        text: part,
+        before,
+        width: width.max(1),
+    }
 }
 
 #[cfg(test)]
@@ -197,13 +243,23 @@ mod tests {
     }
 
     fn at(line: u32, column: u32) -> Place {
-        Place { file: "p".into(), line, column }
+        Place {
+            file: "p".into(),
+            line,
+            column,
+        }
     }
 
     #[test]
     fn the_caret_stands_under_the_offending_text() {
-        let shown = rendered("a: 1\nb: {alow: x}\n", Problem::error(&at(2, 5), "odd").found("alow"));
-        assert_eq!(shown, "p:2:5: error: odd; found `alow`\n  |\n2 | b: {alow: x}\n  |     ^^^^");
+        let shown = rendered(
+            "a: 1\nb: {alow: x}\n",
+            Problem::error(&at(2, 5), "odd").found("alow"),
+        );
+        assert_eq!(
+            shown,
+            "p:2:5: error: odd; found `alow`\n  |\n2 | b: {alow: x}\n  |     ^^^^"
+        );
     }
 
     #[test]
@@ -230,10 +286,16 @@ mod tests {
         for (text, line) in [
             ("otlp:\n  headers: { key: s3cret }\n", 2),
             ("otlp:\n  headers:\n    key: s3cret\n", 3),
-            ("# otlp: a collector\notlp: { headers:\n  { key: s3cret } }\n", 3),
+            (
+                "# otlp: a collector\notlp: { headers:\n  { key: s3cret } }\n",
+                3,
+            ),
         ] {
             let shown = rendered(text, Problem::error(&at(line, 12), "odd"));
-            assert!(shown.contains("***") && shown.contains('^') && !shown.contains("s3cret"), "{shown}");
+            assert!(
+                shown.contains("***") && shown.contains('^') && !shown.contains("s3cret"),
+                "{shown}"
+            );
         }
     }
 

@@ -89,8 +89,15 @@ impl Profile {
     ///
     /// Crawlee and browser crawlers send browser strings: they need the configuration to name their profile.
     pub fn from_user_agent(agent: &[u8]) -> Self {
-        let fits = |word: &[u8]| agent.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
-        AGENTS.iter().find(|(word, _)| fits(word.as_bytes())).map_or(Self::Generic, |(_, profile)| *profile)
+        let fits = |word: &[u8]| {
+            agent
+                .windows(word.len())
+                .any(|w| w.eq_ignore_ascii_case(word))
+        };
+        AGENTS
+            .iter()
+            .find(|(word, _)| fits(word.as_bytes()))
+            .map_or(Self::Generic, |(_, profile)| *profile)
     }
 
     /// The wire status of an intent.
@@ -161,7 +168,13 @@ struct Row {
 }
 
 fn row(deny: u16, gone: u16, [keep_conditional, keep]: [u16; 2], later: Wire) -> Row {
-    Row { deny, gone, keep, keep_conditional, later }
+    Row {
+        deny,
+        gone,
+        keep,
+        keep_conditional,
+        later,
+    }
 }
 
 #[cfg(test)]
@@ -172,11 +185,18 @@ mod tests {
     fn agents_name_their_profiles() {
         for (agent, profile) in [
             ("Scrapy/2.19.0 (+https://scrapy.org)", Profile::Scrapy),
-            ("Mozilla/5.0 (compatible; heritrix/3.4 +http://x)", Profile::Heritrix),
+            (
+                "Mozilla/5.0 (compatible; heritrix/3.4 +http://x)",
+                Profile::Heritrix,
+            ),
             ("Wget/1.21.3", Profile::Generic),
             ("", Profile::Generic),
         ] {
-            assert_eq!(Profile::from_user_agent(agent.as_bytes()), profile, "{agent}");
+            assert_eq!(
+                Profile::from_user_agent(agent.as_bytes()),
+                profile,
+                "{agent}"
+            );
         }
     }
 
@@ -192,7 +212,12 @@ mod tests {
     fn an_unasked_304_goes_only_to_crawlers_that_keep_on_it() {
         for profile in Profile::ALL {
             let unasked = profile.wire(Intent::Keep, Conditional::No) == Wire::Status(304);
-            let keeps = [Profile::Heritrix, Profile::Nutch, Profile::StormCrawler, Profile::Norconex];
+            let keeps = [
+                Profile::Heritrix,
+                Profile::Nutch,
+                Profile::StormCrawler,
+                Profile::Norconex,
+            ];
             assert_eq!(unasked, keeps.contains(&profile), "{profile:?}");
         }
     }

@@ -217,13 +217,21 @@ impl Reason {
     #[allow(clippy::too_many_lines, reason = "one table, read as one")]
     pub fn row(self) -> &'static Row {
         match self {
-            Self::Rule => &Row { name: "rule", title: "URL rejected by crawl policy", ..FILTER },
-            Self::Default => {
-                &Row { name: "default", title: "URL rejected by the policy's default", ..FILTER }
-            }
-            Self::Undecided => {
-                &Row { name: "undecided", title: "The policy cannot judge a tunnel to this host", ..FILTER }
-            }
+            Self::Rule => &Row {
+                name: "rule",
+                title: "URL rejected by crawl policy",
+                ..FILTER
+            },
+            Self::Default => &Row {
+                name: "default",
+                title: "URL rejected by the policy's default",
+                ..FILTER
+            },
+            Self::Undecided => &Row {
+                name: "undecided",
+                title: "The policy cannot judge a tunnel to this host",
+                ..FILTER
+            },
             Self::TooDeep => &Row {
                 name: "too_deep",
                 crawl_status: CrawlStatus::TooDeep,
@@ -322,12 +330,16 @@ impl Reason {
                 title: "Use that the site denies",
                 ..FILTER
             },
-            Self::RateLimited => {
-                &Row { name: "rate_limited", title: "Host asked as often as is polite", ..POLITENESS }
-            }
-            Self::QueueFull => {
-                &Row { name: "queue_full", title: "Too many requests wait for their turn", ..POLITENESS }
-            }
+            Self::RateLimited => &Row {
+                name: "rate_limited",
+                title: "Host asked as often as is polite",
+                ..POLITENESS
+            },
+            Self::QueueFull => &Row {
+                name: "queue_full",
+                title: "Too many requests wait for their turn",
+                ..POLITENESS
+            },
             Self::HostBackoff => &Row {
                 name: "host_backoff",
                 error: "destination_unavailable",
@@ -347,21 +359,29 @@ impl Reason {
                 title: "Host with a prohibited address",
                 ..REQUEST
             },
-            Self::PortDenied => {
-                &Row { name: "port_denied", code: Some(770), title: "Port not allowed", ..REQUEST }
-            }
+            Self::PortDenied => &Row {
+                name: "port_denied",
+                code: Some(770),
+                title: "Port not allowed",
+                ..REQUEST
+            },
             Self::MethodDenied => &Row {
                 name: "method_denied",
                 status: StatusSource::Fixed(405),
                 title: "Method not allowed",
                 ..REQUEST
             },
-            Self::UpgradeDenied => {
-                &Row { name: "upgrade_denied", title: "Protocol upgrade not allowed", ..REQUEST }
-            }
-            Self::SchemeDenied => {
-                &Row { name: "scheme_denied", code: Some(770), title: "Scheme not allowed", ..REQUEST }
-            }
+            Self::UpgradeDenied => &Row {
+                name: "upgrade_denied",
+                title: "Protocol upgrade not allowed",
+                ..REQUEST
+            },
+            Self::SchemeDenied => &Row {
+                name: "scheme_denied",
+                code: Some(770),
+                title: "Scheme not allowed",
+                ..REQUEST
+            },
             Self::HostMismatch => &Row {
                 name: "host_mismatch",
                 status: StatusSource::Fixed(421),
@@ -381,7 +401,11 @@ impl Reason {
                 title: "Request head not received in time",
                 ..CLIENT
             },
-            Self::BadRequest => &Row { name: "bad_request", title: "Request not understood", ..CLIENT },
+            Self::BadRequest => &Row {
+                name: "bad_request",
+                title: "Request not understood",
+                ..CLIENT
+            },
             Self::HeadersTooLarge => &Row {
                 name: "headers_too_large",
                 status: StatusSource::Fixed(431),
@@ -424,9 +448,11 @@ impl Reason {
                 title: "Origin did not answer in time",
                 ..GATEWAY
             },
-            Self::UpstreamProtocol => {
-                &Row { name: "upstream_protocol", title: "Origin's answer is not valid HTTP", ..GATEWAY }
-            }
+            Self::UpstreamProtocol => &Row {
+                name: "upstream_protocol",
+                title: "Origin's answer is not valid HTTP",
+                ..GATEWAY
+            },
             Self::InternalError => &Row {
                 name: "internal_error",
                 crawl_status: CrawlStatus::Error,
@@ -443,8 +469,16 @@ impl Reason {
                 title: "Proxy credentials needed",
                 ..CLIENT
             },
-            Self::Overloaded => &Row { name: "overloaded", title: "Proxy at its limits", ..UNAVAILABLE },
-            Self::ShuttingDown => &Row { name: "shutting_down", title: "Proxy about to stop", ..UNAVAILABLE },
+            Self::Overloaded => &Row {
+                name: "overloaded",
+                title: "Proxy at its limits",
+                ..UNAVAILABLE
+            },
+            Self::ShuttingDown => &Row {
+                name: "shutting_down",
+                title: "Proxy about to stop",
+                ..UNAVAILABLE
+            },
         }
     }
 }
@@ -466,7 +500,11 @@ const POLITENESS: Row = Row {
     retry: Retry::After,
     ..FILTER
 };
-const REQUEST: Row = Row { crawl_status: CrawlStatus::Request, status: StatusSource::Fixed(403), ..FILTER };
+const REQUEST: Row = Row {
+    crawl_status: CrawlStatus::Request,
+    status: StatusSource::Fixed(403),
+    ..FILTER
+};
 const CLIENT: Row = Row {
     crawl_status: CrawlStatus::Request,
     status: StatusSource::Fixed(400),
@@ -501,7 +539,13 @@ mod tests {
         for (place, reason) in Reason::ALL.into_iter().enumerate() {
             let row = reason.row();
             assert_eq!(reason.index(), place);
-            assert!(row.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", row.name);
+            assert!(
+                row.name
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{}",
+                row.name
+            );
             assert!(!row.title.is_empty() && row.crawl_status.as_str().starts_with("REJECTED_"));
         }
     }

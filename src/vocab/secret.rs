@@ -55,12 +55,21 @@ impl Secrets {
 
     /// How many characters of this line may be read; `None` if all may.
     pub(super) fn shown_of(&self, line: &str, number: u32) -> Option<usize> {
-        let by_word = WORDS.into_iter().filter_map(|word| colon_behind(line, word)).min();
-        let found = self.headers.binary_search_by_key(&number, |(number, _)| *number).ok();
-        let of_headers = found.and_then(|at| self.headers.get(at)).map(|(_, hidden)| match hidden {
-            Hidden::All => 0,
-            Hidden::BehindKey => colon_behind(line, "headers").unwrap_or(0),
-        });
+        let by_word = WORDS
+            .into_iter()
+            .filter_map(|word| colon_behind(line, word))
+            .min();
+        let found = self
+            .headers
+            .binary_search_by_key(&number, |(number, _)| *number)
+            .ok();
+        let of_headers =
+            found
+                .and_then(|at| self.headers.get(at))
+                .map(|(_, hidden)| match hidden {
+                    Hidden::All => 0,
+                    Hidden::BehindKey => colon_behind(line, "headers").unwrap_or(0),
+                });
         by_word.into_iter().chain(of_headers).min()
     }
 }
@@ -70,8 +79,12 @@ impl Value {
     fn begun(line: &str, colon: usize) -> Self {
         let behind: String = line.chars().skip(colon).collect();
         match behind.trim_start().chars().next() {
-            None | Some('#' | '|' | '>' | '&' | '!') => Self::Block { indentation: indentation(line) },
-            Some(_) => Self::Flow { open: still_open(0, &behind) },
+            None | Some('#' | '|' | '>' | '&' | '!') => Self::Block {
+                indentation: indentation(line),
+            },
+            Some(_) => Self::Flow {
+                open: still_open(0, &behind),
+            },
         }
     }
 
@@ -90,11 +103,12 @@ impl Value {
 
 /// How many brackets are open behind a text. Those in quoted text count too.
 fn still_open(before: usize, text: &str) -> usize {
-    text.chars().fold(before, |open, character| match character {
-        '{' | '[' => open + 1,
-        '}' | ']' => open.saturating_sub(1),
-        _ => open,
-    })
+    text.chars()
+        .fold(before, |open, character| match character {
+            '{' | '[' => open + 1,
+            '}' | ']' => open.saturating_sub(1),
+            _ => open,
+        })
 }
 
 fn indentation(line: &str) -> usize {
@@ -106,8 +120,16 @@ fn colon_behind(line: &str, word: &str) -> Option<usize> {
     let lower = line.to_ascii_lowercase();
     lower.match_indices(word).find_map(|(found, _)| {
         let (before, rest) = line.split_at_checked(found)?;
-        let key = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).count();
-        let end = rest.chars().skip(key).take_while(|c| matches!(c, '"' | '\'' | ' ')).count() + key;
+        let key = rest
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+            .count();
+        let end = rest
+            .chars()
+            .skip(key)
+            .take_while(|c| matches!(c, '"' | '\'' | ' '))
+            .count()
+            + key;
         (rest.chars().nth(end) == Some(':')).then(|| before.chars().count() + end + 1)
     })
 }
@@ -128,10 +150,16 @@ mod tests {
     #[test]
     fn values_of_secret_keys_are_hidden() {
         for (line, expected) in [
-            ("auth: { user: news, password_hash: \"$x\" }", "auth: { user: news, password_hash:"),
+            (
+                "auth: { user: news, password_hash: \"$x\" }",
+                "auth: { user: news, password_hash:",
+            ),
             ("\"Password\" : é", "\"Password\" :"),
             ("é: a, secret: b", "é: a, secret:"),
-            ("{ user: password, password: b }", "{ user: password, password:"),
+            (
+                "{ user: password, password: b }",
+                "{ user: password, password:",
+            ),
             ("# no password here", "# no password here"),
             ("headers: { a: b }", "headers: { a: b }"),
         ] {
@@ -148,7 +176,17 @@ mod tests {
             ),
             (
                 "otlp:\n  endpoint: e\n  headers:\n    # é\n    a: b\n\n    \"c\": 'd'\n  queue: 1\nnext: n",
-                &["otlp:", "  endpoint: e", "  headers:", "", "", "", "", "", "next: n"],
+                &[
+                    "otlp:",
+                    "  endpoint: e",
+                    "  headers:",
+                    "",
+                    "",
+                    "",
+                    "",
+                    "",
+                    "next: n",
+                ],
             ),
             (
                 "otlp: {\n  endpoint: e, headers: { a: b,\n  c: d,\n  }\n}\nnext: n",
@@ -158,7 +196,10 @@ mod tests {
                 "# with otlp:\notlp: {\nheaders: {\na: b\n}, queue: 1 }\nnext: n",
                 &["# with otlp:", "otlp: {", "headers:", "", "", "next: n"],
             ),
-            ("otlp:\n  headers:\n  a: Bearer\n    b:c\nnext: n", &["otlp:", "  headers:", "", "", "next: n"]),
+            (
+                "otlp:\n  headers:\n  a: Bearer\n    b:c\nnext: n",
+                &["otlp:", "  headers:", "", "", "next: n"],
+            ),
             ("otlp: none\nheaders: a", &["otlp: none", "headers:"]),
             ("headers: a\notlp: none", &["headers: a", "otlp: none"]),
         ] {

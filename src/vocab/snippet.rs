@@ -21,13 +21,24 @@ pub enum Ink {
 
 /// The problem with the source line it is in, where that is known; no line break at the end.
 pub fn rendered(problem: &Problem, ink: Ink) -> String {
-    let Some(excerpt) = &problem.excerpt else { return problem.to_string() };
-    let near = problem.near.as_ref().map(|near| format!("did you mean `{}`?", printable(near, 80)));
+    let Some(excerpt) = &problem.excerpt else {
+        return problem.to_string();
+    };
+    let near = problem
+        .near
+        .as_ref()
+        .map(|near| format!("did you mean `{}`?", printable(near, 80)));
     let caret = AnnotationKind::Primary.span(span(excerpt)).label(near);
-    let snippet =
-        Snippet::source(excerpt.text.as_str()).line_start(problem.place.line as usize).annotation(caret);
-    let help = problem.help.as_ref().map(|help| Level::HELP.message(printable(help, usize::MAX)));
-    let group = Group::with_level(level(problem.severity)).element(snippet).elements(help.map(Element::from));
+    let snippet = Snippet::source(excerpt.text.as_str())
+        .line_start(problem.place.line as usize)
+        .annotation(caret);
+    let help = problem
+        .help
+        .as_ref()
+        .map(|help| Level::HELP.message(printable(help, usize::MAX)));
+    let group = Group::with_level(level(problem.severity))
+        .element(snippet)
+        .elements(help.map(Element::from));
     format!("{}\n{}", problem.headline(), renderer(ink).render(&[group]))
 }
 
@@ -49,7 +60,11 @@ fn level(severity: Severity) -> Level<'static> {
 /// The bytes that the place covers, within the line.
 fn span(excerpt: &Excerpt) -> std::ops::Range<usize> {
     let byte = |characters: usize| {
-        excerpt.text.char_indices().nth(characters).map_or(excerpt.text.len(), |(at, _)| at)
+        excerpt
+            .text
+            .char_indices()
+            .nth(characters)
+            .map_or(excerpt.text.len(), |(at, _)| at)
     };
     byte(excerpt.before)..byte(excerpt.before.saturating_add(excerpt.width))
 }
@@ -60,9 +75,19 @@ mod tests {
     use crate::vocab::problem::Place;
 
     fn problem(text: &str, before: usize, width: usize) -> Problem {
-        let place = Place { file: "p.yaml".into(), line: 12, column: 3 };
-        let excerpt = Some(Excerpt { text: text.into(), before, width });
-        let problem = Problem::error(&place, "unknown key").found("hots").allowed(["host", "path"]);
+        let place = Place {
+            file: "p.yaml".into(),
+            line: 12,
+            column: 3,
+        };
+        let excerpt = Some(Excerpt {
+            text: text.into(),
+            before,
+            width,
+        });
+        let problem = Problem::error(&place, "unknown key")
+            .found("hots")
+            .allowed(["host", "path"]);
         Problem { excerpt, ..problem }
     }
 
@@ -76,7 +101,12 @@ mod tests {
 
     #[test]
     fn a_place_behind_the_line_is_shown_at_its_end() {
-        for (text, before, width) in [("", 0, 1), ("é", 1, 1), ("é", 9, 9), ("a\u{1b}[31mb", 0, 99)] {
+        for (text, before, width) in [
+            ("", 0, 1),
+            ("é", 1, 1),
+            ("é", 9, 9),
+            ("a\u{1b}[31mb", 0, 99),
+        ] {
             let shown = rendered(&problem(text, before, width), Ink::Plain);
             assert!(shown.contains('^') && !shown.contains('\u{1b}'), "{shown}");
         }

@@ -66,7 +66,10 @@ impl UrlTarget {
     /// What the scan alone makes of it: `None` if it leaves the text to the full parser. For tests of [`Self::parse`].
     #[doc(hidden)]
     pub fn scanned(input: &str) -> Option<Self> {
-        scan(input).map(|layout| Self { text: input.into(), layout })
+        scan(input).map(|layout| Self {
+            text: input.into(),
+            layout,
+        })
     }
 
     /// What a reference in a document at this URL leads to, its fragment left out.
@@ -74,8 +77,11 @@ impl UrlTarget {
     /// # Errors
     /// If that is no URL that could be asked for.
     pub fn join(&self, reference: &str) -> Result<Self, TargetError> {
-        let base = url::Url::parse(&self.text).map_err(|error| TargetError::of(error, &self.text))?;
-        let mut joined = base.join(reference).map_err(|error| TargetError::of(error, reference))?;
+        let base =
+            url::Url::parse(&self.text).map_err(|error| TargetError::of(error, &self.text))?;
+        let mut joined = base
+            .join(reference)
+            .map_err(|error| TargetError::of(error, reference))?;
         joined.set_fragment(None);
         Self::parse(joined.as_str())
     }
@@ -94,7 +100,8 @@ impl UrlTarget {
         check_host(undotted)?;
         if undotted != host {
             let undotted = undotted.to_owned();
-            url.set_host(Some(&undotted)).map_err(|error| TargetError::of(error, input))?;
+            url.set_host(Some(&undotted))
+                .map_err(|error| TargetError::of(error, input))?;
         }
         if url.port() == Some(0) {
             return Err(TargetError::Port);
@@ -105,7 +112,10 @@ impl UrlTarget {
     /// Cuts a canonical text into its parts.
     fn of_canonical(text: &str) -> Option<Self> {
         let layout = Layout::of(text)?;
-        Some(Self { text: text.into(), layout })
+        Some(Self {
+            text: text.into(),
+            layout,
+        })
     }
 
     /// The whole URL: `http://host[:port]/path[?query]`.
@@ -230,7 +240,11 @@ impl HostTarget {
     pub fn parse_authority(text: &str) -> Result<Self, TargetError> {
         let (host, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
         let digits = port.bytes().all(|b| b.is_ascii_digit());
-        let port: u16 = port.parse().ok().filter(|port| digits && *port != 0).ok_or(TargetError::Port)?;
+        let port: u16 = port
+            .parse()
+            .ok()
+            .filter(|port| digits && *port != 0)
+            .ok_or(TargetError::Port)?;
         let bracketed = host.starts_with('[') && host.ends_with(']');
         if host.contains(['/', '?']) || (host.contains(':') && !bracketed) {
             return Err(TargetError::Host("a character that no host has".into()));
@@ -279,10 +293,21 @@ pub fn canonical_host(text: &str) -> Result<String, TargetError> {
         return Err(TargetError::Host("a character that no host has".into()));
     }
     let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
-    let url = if bare_v6 { format!("http://[{text}]/") } else { format!("http://{text}/") };
+    let url = if bare_v6 {
+        format!("http://[{text}]/")
+    } else {
+        format!("http://{text}/")
+    };
     let target = UrlTarget::parse(&url)?;
-    let has_port = !bare_v6 && text.rsplit_once(':').is_some_and(|(_, after)| !after.ends_with(']'));
-    if has_port { Err(TargetError::Port) } else { Ok(target.host().to_owned()) }
+    let has_port = !bare_v6
+        && text
+            .rsplit_once(':')
+            .is_some_and(|(_, after)| !after.ends_with(']'));
+    if has_port {
+        Err(TargetError::Port)
+    } else {
+        Ok(target.host().to_owned())
+    }
 }
 
 /// Only texts that look like one are parsed: names hold a letter, addresses begin with a digit or a bracket.
@@ -301,13 +326,21 @@ fn check_host(host: &str) -> Result<(), TargetError> {
     }
     let of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let fits = host.starts_with('[') || host.bytes().all(of_a_name);
-    if fits { Ok(()) } else { Err(TargetError::Host("a character that no host has".into())) }
+    if fits {
+        Ok(())
+    } else {
+        Err(TargetError::Host("a character that no host has".into()))
+    }
 }
 
 /// What url would mend in silence, and what other parsers read otherwise.
 fn check(input: &str) -> Result<(), TargetError> {
     if let Some(byte) = input.bytes().find(|b| *b <= b' ' || *b == 0x7f) {
-        return Err(if byte == b' ' { TargetError::Space } else { TargetError::Control });
+        return Err(if byte == b' ' {
+            TargetError::Space
+        } else {
+            TargetError::Control
+        });
     }
     if input.contains('#') {
         return Err(TargetError::Fragment);
@@ -315,7 +348,10 @@ fn check(input: &str) -> Result<(), TargetError> {
     if input.contains('\\') {
         return Err(TargetError::Backslash);
     }
-    let Some((scheme, rest)) = input.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+    let Some((scheme, rest)) = input
+        .split_once("://")
+        .filter(|(scheme, _)| is_scheme(scheme))
+    else {
         return Err(TargetError::NotAbsolute);
     };
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
@@ -342,5 +378,9 @@ fn check_authority(authority: &str) -> Result<(), TargetError> {
     }
     let is_name = !authority.starts_with('[');
     let without_port = authority.ends_with("]:") || (is_name && authority.ends_with(':'));
-    if without_port { Err(TargetError::Port) } else { Ok(()) }
+    if without_port {
+        Err(TargetError::Port)
+    } else {
+        Ok(())
+    }
 }

@@ -77,8 +77,16 @@ impl Traceparent {
             (_, Some(b'-') | None) => {}
             (_, Some(_)) => return None,
         }
-        let sampled = if flags & 1 == 1 { Sampled::Yes } else { Sampled::No };
-        Some(Self { trace: TraceId::new(trace)?, parent: SpanId::new(parent)?, sampled })
+        let sampled = if flags & 1 == 1 {
+            Sampled::Yes
+        } else {
+            Sampled::No
+        };
+        Some(Self {
+            trace: TraceId::new(trace)?,
+            parent: SpanId::new(parent)?,
+            sampled,
+        })
     }
 }
 
@@ -148,7 +156,10 @@ mod tests {
             (format!("00-{TRACE}-{SPAN}-03"), Some(Sampled::Yes)),
             // A later version may say more.
             (format!("01-{TRACE}-{SPAN}-01"), Some(Sampled::Yes)),
-            (format!("cc-{TRACE}-{SPAN}-01-what-the-future"), Some(Sampled::Yes)),
+            (
+                format!("cc-{TRACE}-{SPAN}-01-what-the-future"),
+                Some(Sampled::Yes),
+            ),
             (format!("cc-{TRACE}-{SPAN}-01-"), Some(Sampled::Yes)),
             (format!("cc-{TRACE}-{SPAN}-01.what"), None),
             (format!("00-{TRACE}-{SPAN}-01-more"), None),
@@ -169,7 +180,10 @@ mod tests {
             let read = Traceparent::parse(text.as_bytes());
             assert_eq!(read.map(|t| t.sampled), sampled, "{text}");
             if let Some(read) = read {
-                assert_eq!((read.trace.to_string(), read.parent.to_string()), (TRACE.into(), SPAN.into()));
+                assert_eq!(
+                    (read.trace.to_string(), read.parent.to_string()),
+                    (TRACE.into(), SPAN.into())
+                );
             }
         }
     }
@@ -183,11 +197,16 @@ mod tests {
             let mut bytes = seed.clone().into_bytes();
             for _ in 0..random.usize(..3) {
                 let place = random.usize(..bytes.len());
-                bytes[place] =
-                    if random.bool() { random.u8(..) } else { b"0123456789abcdef-"[random.usize(..17)] };
+                bytes[place] = if random.bool() {
+                    random.u8(..)
+                } else {
+                    b"0123456789abcdef-"[random.usize(..17)]
+                };
             }
             bytes.truncate(random.usize(..=bytes.len() * 4));
-            let Some(parsed) = Traceparent::parse(&bytes) else { continue };
+            let Some(parsed) = Traceparent::parse(&bytes) else {
+                continue;
+            };
             read += 1;
             let written = format!("{}-{}", parsed.trace, parsed.parent);
             assert_eq!(written.as_bytes(), &bytes[3..52]);

@@ -2,26 +2,46 @@
 
 use std::time::Duration;
 
-const DURATIONS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
-const SIZES: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
+const DURATIONS: [(&str, f64); 5] = [
+    ("ms", 0.001),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3_600.0),
+    ("d", 86_400.0),
+];
+const SIZES: [(&str, u64); 4] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("B", 1),
+];
 
 /// Reads a duration: a number, fractions allowed, and one of `ms s m h d`. `None` if it is anything else.
 pub fn duration(text: &str) -> Option<Duration> {
     // "ms" stands before "s" and "m" in the table so that it is not read as minutes.
-    let (number, unit) = DURATIONS.iter().find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
+    let (number, unit) = DURATIONS
+        .iter()
+        .find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
     Duration::try_from_secs_f64(decimal(number)? * unit).ok()
 }
 
 /// Reads a size in bytes: a whole number and one of `B KiB MiB GiB`. `None` if it is anything else.
 pub fn size(text: &str) -> Option<u64> {
-    let (number, unit) = SIZES.iter().find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
+    let (number, unit) = SIZES
+        .iter()
+        .find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
     whole(number)?.checked_mul(unit)
 }
 
 /// Writes a duration in the largest unit that leaves a whole number, else in milliseconds: `2s`, `1500ms`.
 pub fn show_duration(value: Duration) -> String {
     let ms = value.as_millis();
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    let units = [
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1_000),
+    ];
     if ms == 0 {
         return "0s".into();
     }
@@ -34,7 +54,10 @@ pub fn show_duration(value: Duration) -> String {
 /// Writes a size in the largest unit that leaves a whole number: `64KiB`, `1000B`.
 pub fn show_size(value: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.into_iter().find(|(_, f)| value >= *f && value.is_multiple_of(*f)) {
+    match units
+        .into_iter()
+        .find(|(_, f)| value >= *f && value.is_multiple_of(*f))
+    {
         Some((unit, factor)) => format!("{}{unit}", value / factor),
         None => format!("{value}B"),
     }
@@ -44,7 +67,11 @@ pub fn show_size(value: u64) -> String {
 fn decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let digit_first = text.bytes().next().is_some_and(|b| b.is_ascii_digit());
-    if plain && digit_first { text.parse().ok() } else { None }
+    if plain && digit_first {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 fn whole(text: &str) -> Option<u64> {
@@ -69,7 +96,18 @@ mod tests {
             assert_eq!(value.as_millis(), ms, "{text}");
             assert_eq!(show_duration(value), shown);
         }
-        for bad in ["", "5", "s", "-1s", "1e3s", "infs", ".5s", "1 s", "1y", "99999999999999999999d"] {
+        for bad in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1e3s",
+            "infs",
+            ".5s",
+            "1 s",
+            "1y",
+            "99999999999999999999d",
+        ] {
             assert_eq!(duration(bad), None, "{bad:?}");
         }
     }
@@ -86,7 +124,15 @@ mod tests {
             assert_eq!(value, bytes, "{text}");
             assert_eq!(show_size(value), shown);
         }
-        for bad in ["", "5", "KiB", "1.5KiB", "1kb", "+1B", "99999999999999999GiB"] {
+        for bad in [
+            "",
+            "5",
+            "KiB",
+            "1.5KiB",
+            "1kb",
+            "+1B",
+            "99999999999999999GiB",
+        ] {
             assert_eq!(size(bad), None, "{bad:?}");
         }
     }

@@ -50,7 +50,10 @@ impl Hours {
     /// Reads `22:00-06:00`; `24:00` is an end.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
-        let clock = |text: &str| text.split_once(':').and_then(|(hour, minute)| minute_of(hour, minute));
+        let clock = |text: &str| {
+            text.split_once(':')
+                .and_then(|(hour, minute)| minute_of(hour, minute))
+        };
         Self::new(clock(from)?, clock(to)?)
     }
 
@@ -67,7 +70,11 @@ impl Hours {
 pub fn minute_of(hour: &str, minute: &str) -> Option<u16> {
     let number = |text: &str| {
         let digits = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
-        if digits { text.parse::<u16>().ok() } else { None }
+        if digits {
+            text.parse::<u16>().ok()
+        } else {
+            None
+        }
     };
     let (hour, minute) = (number(hour)?, number(minute).filter(|minute| *minute < 60)?);
     Some(hour * 60 + minute).filter(|minute| *minute <= DAY)
@@ -106,11 +113,18 @@ pub struct Moment {
 impl Moment {
     /// What a clock with this offset shows at a time, counted from 1970 in UTC.
     pub fn of(wall: Duration, offset: Offset) -> Self {
-        let minutes = i64::try_from(wall.as_secs() / 60).unwrap_or(i64::MAX / 2) + i64::from(offset.0);
-        let (days, minute) = (minutes.div_euclid(DAY.into()), minutes.rem_euclid(DAY.into()));
+        let minutes =
+            i64::try_from(wall.as_secs() / 60).unwrap_or(i64::MAX / 2) + i64::from(offset.0);
+        let (days, minute) = (
+            minutes.div_euclid(DAY.into()),
+            minutes.rem_euclid(DAY.into()),
+        );
         // 1970 began with a Thursday.
         let day = (days + 3).rem_euclid(7);
-        Self { day: u8::try_from(day).unwrap_or(0), minute: u16::try_from(minute).unwrap_or(0) }
+        Self {
+            day: u8::try_from(day).unwrap_or(0),
+            minute: u16::try_from(minute).unwrap_or(0),
+        }
     }
 }
 
@@ -150,13 +164,28 @@ mod tests {
 
     #[test]
     fn offsets_are_utc_or_fixed() {
-        for (text, minutes) in [("UTC", 0), ("+00:00", 0), ("+02:00", 120), ("-05:30", -330), ("+14:00", 840)]
-        {
+        for (text, minutes) in [
+            ("UTC", 0),
+            ("+00:00", 0),
+            ("+02:00", 120),
+            ("-05:30", -330),
+            ("+14:00", 840),
+        ] {
             assert_eq!(Offset::parse(text), Some(Offset(minutes)), "{text}");
         }
-        for text in
-            ["", "utc", "Europe/Berlin", "CET", "02:00", "+2:00", "+0200", "+14:01", "-24:00", "+-1:00", "+"]
-        {
+        for text in [
+            "",
+            "utc",
+            "Europe/Berlin",
+            "CET",
+            "02:00",
+            "+2:00",
+            "+0200",
+            "+14:01",
+            "-24:00",
+            "+-1:00",
+            "+",
+        ] {
             assert_eq!(Offset::parse(text), None, "{text}");
         }
     }
@@ -173,7 +202,11 @@ mod tests {
             (leap, "-12:00", 3, 690),
         ] {
             let offset = Offset::parse(offset).unwrap();
-            assert_eq!(Moment::of(wall, offset), Moment { day, minute }, "{wall:?} {offset:?}");
+            assert_eq!(
+                Moment::of(wall, offset),
+                Moment { day, minute },
+                "{wall:?} {offset:?}"
+            );
         }
         assert!(Moment::of(Duration::MAX, Offset(840)).minute < DAY);
     }
@@ -192,7 +225,11 @@ mod tests {
             (5, 0, false),
             (0, 0, false),
         ] {
-            assert_eq!(hours.hold_at(saturday, Moment { day, minute }), holds, "{day} {minute}");
+            assert_eq!(
+                hours.hold_at(saturday, Moment { day, minute }),
+                holds,
+                "{day} {minute}"
+            );
         }
         // The week is round: Sunday's night ends on Monday.
         assert!(hours.hold_at(Days::NONE.and("sun"), Moment { day: 0, minute: 0 }));

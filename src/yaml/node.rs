@@ -79,7 +79,9 @@ impl Node {
         self.spelling().unwrap_or(match self.value {
             Value::Sequence(_) => "[…]",
             Value::Mapping(_) => "{…}",
-            Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => "null",
+            Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => {
+                "null"
+            }
         })
     }
 
@@ -90,7 +92,12 @@ impl Node {
 
     /// The value of a key, if the node is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
-        let Value::Mapping(entries) = &self.value else { return None };
-        entries.iter().find(|e| *e.key.text == *key).map(|e| &e.value)
+        let Value::Mapping(entries) = &self.value else {
+            return None;
+        };
+        entries
+            .iter()
+            .find(|e| *e.key.text == *key)
+            .map(|e| &e.value)
     }
 }

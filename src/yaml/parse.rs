@@ -34,9 +34,15 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
     }
     let parsed = with_room(|| parse_twice(file, text)).unwrap_or_else(|error| {
         let message = format!("no thread to read the file in: {error}");
-        Parsed { tree: None, problems: vec![Problem::error(&Place::of_file(file), message)] }
+        Parsed {
+            tree: None,
+            problems: vec![Problem::error(&Place::of_file(file), message)],
+        }
     });
-    parsed.problems.into_iter().for_each(|problem| problems.push(problem));
+    parsed
+        .problems
+        .into_iter()
+        .for_each(|problem| problems.push(problem));
     parsed.tree.map(|tree| Source { file, text }.node(tree))
 }
 
@@ -56,7 +62,9 @@ fn parse_twice(file: &Arc<str>, text: &str) -> Parsed {
         }
         other => other,
     };
-    let tree = tree.map_err(|error| problems.push(problem(file, &error))).ok();
+    let tree = tree
+        .map_err(|error| problems.push(problem(file, &error)))
+        .ok();
     Parsed { tree, problems }
 }
 
@@ -64,13 +72,18 @@ fn parse_twice(file: &Arc<str>, text: &str) -> Parsed {
 /// thread with little stack left.
 fn with_room<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("yaml".into()).stack_size(STACK);
+        let thread = std::thread::Builder::new()
+            .name("yaml".into())
+            .stack_size(STACK);
         let thread = thread.spawn_scoped(scope, call)?;
-        thread.join().map_err(|_| std::io::Error::other("the parser panicked"))
+        thread
+            .join()
+            .map_err(|_| std::io::Error::other("the parser panicked"))
     })
 }
 
-const BIG_DATA: &str = "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
+const BIG_DATA: &str =
+    "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
 
 fn tree(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<Raw>, Error> {
     serde_saphyr::from_str_with_options(text, options(duplicates))
@@ -173,34 +186,58 @@ impl Source<'_> {
         let value = match raw.value {
             Raw::Null => Value::Null,
             Raw::Bool(value) => Value::Bool(value),
-            Raw::Int(number) => Value::Int(number, self.spelling(&at).unwrap_or(&number.to_string()).into()),
-            Raw::Float(number) => {
-                Value::Float(number, self.spelling(&at).unwrap_or(&number.to_string()).into())
-            }
+            Raw::Int(number) => Value::Int(
+                number,
+                self.spelling(&at).unwrap_or(&number.to_string()).into(),
+            ),
+            Raw::Float(number) => Value::Float(
+                number,
+                self.spelling(&at).unwrap_or(&number.to_string()).into(),
+            ),
             Raw::Text(text) => Value::Text(text),
-            Raw::Sequence(items) => Value::Sequence(items.into_iter().map(|item| self.node(item)).collect()),
-            Raw::Mapping(entries) => {
-                Value::Mapping(entries.into_iter().map(|(key, value)| self.entry(key, value)).collect())
+            Raw::Sequence(items) => {
+                Value::Sequence(items.into_iter().map(|item| self.node(item)).collect())
             }
+            Raw::Mapping(entries) => Value::Mapping(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| self.entry(key, value))
+                    .collect(),
+            ),
         };
-        Node { place: place(self.file, &at), value }
+        Node {
+            place: place(self.file, &at),
+            value,
+        }
     }
 
     fn entry(&self, key: Spanned<String>, value: Spanned<Raw>) -> Entry {
-        let key = Key { place: place(self.file, &key.defined), text: key.value.into() };
-        Entry { key, value: self.node(value) }
+        let key = Key {
+            place: place(self.file, &key.defined),
+            text: key.value.into(),
+        };
+        Entry {
+            key,
+            value: self.node(value),
+        }
     }
 
     fn spelling(&self, at: &Location) -> Option<&str> {
         let from = usize::try_from(at.span().byte_offset()?).ok()?;
         let length = usize::try_from(at.span().byte_len()?).ok()?;
-        self.text.get(from..from.checked_add(length)?).map(str::trim)
+        self.text
+            .get(from..from.checked_add(length)?)
+            .map(str::trim)
     }
 }
 
 fn place(file: &Arc<str>, at: &Location) -> Place {
     let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    Place { file: Arc::clone(file), line: number(at.line()), column: number(at.column()) }
+    Place {
+        file: Arc::clone(file),
+        line: number(at.line()),
+        column: number(at.column()),
+    }
 }
 
 fn is_duplicate(error: &Error) -> bool {
@@ -209,15 +246,23 @@ fn is_duplicate(error: &Error) -> bool {
 
 /// The error itself, without what the crate wraps around errors inside aliases.
 fn inner(error: &Error) -> &Error {
-    if let Error::AliasError { error, .. } = error { inner(error) } else { error }
+    if let Error::AliasError { error, .. } = error {
+        inner(error)
+    } else {
+        error
+    }
 }
 
 fn problem(file: &Arc<str>, error: &Error) -> Problem {
     let error = inner(error);
-    let place = error.location().map_or_else(|| Place::of_file(file), |at| place(file, &at));
+    let place = error
+        .location()
+        .map_or_else(|| Place::of_file(file), |at| place(file, &at));
     if let Error::DuplicateMappingKey { key, .. } = error {
         let problem = Problem::error(&place, "a key stands twice in one mapping");
-        return key.iter().fold(problem, |problem, key| problem.found(key.clone()));
+        return key
+            .iter()
+            .fold(problem, |problem, key| problem.found(key.clone()));
     }
     if let Error::Budget { breach, .. } = error {
         return over_budget(&place, breach);
@@ -225,7 +270,10 @@ fn problem(file: &Arc<str>, error: &Error) -> Problem {
     if matches!(error, Error::MultipleDocuments { .. }) {
         return Problem::error(&place, SECOND_DOCUMENT);
     }
-    Problem::error(&place, format!("not YAML: {}", UserMessageFormatter.format_message(error)))
+    Problem::error(
+        &place,
+        format!("not YAML: {}", UserMessageFormatter.format_message(error)),
+    )
 }
 
 const SECOND_DOCUMENT: &str = "a second document begins (`---`); one file is one document";
@@ -236,7 +284,8 @@ fn over_budget(place: &Place, breach: &BudgetBreach) -> Problem {
         BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
     );
     if too_many {
-        return Problem::error(place, format!("more than {MAX_NODES} values and keys")).help(BIG_DATA);
+        return Problem::error(place, format!("more than {MAX_NODES} values and keys"))
+            .help(BIG_DATA);
     }
     if matches!(breach, BudgetBreach::Depth { .. }) {
         return Problem::error(place, format!("nested more than {MAX_DEPTH} levels deep"));
@@ -254,7 +303,14 @@ mod tests {
     fn parsed(text: &str) -> (Option<Node>, Vec<String>) {
         let mut problems = Problems::new();
         let node = parse(&"p".into(), text, &mut problems);
-        (node, problems.into_vec().iter().map(ToString::to_string).collect())
+        (
+            node,
+            problems
+                .into_vec()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        )
     }
 
     fn value(text: &str) -> Value {
@@ -278,7 +334,10 @@ mod tests {
             ("x:", Value::Null),
             ("x: ~", Value::Null),
             ("x: 007", Value::Float(7.0, "007".into())),
-            ("x: 18446744073709551615", Value::Float(18446744073709551615.0, "18446744073709551615".into())),
+            (
+                "x: 18446744073709551615",
+                Value::Float(18446744073709551615.0, "18446744073709551615".into()),
+            ),
         ] {
             assert_eq!(value(text), expected, "{text}");
         }
@@ -289,21 +348,31 @@ mod tests {
     fn every_key_and_value_has_its_place() {
         let (node, _) = parsed("a:\n  - b: é\n    c: {d: [1, 2]}\n");
         let item = &node.unwrap().get("a").unwrap().clone();
-        let Value::Sequence(items) = &item.value else { panic!() };
+        let Value::Sequence(items) = &item.value else {
+            panic!()
+        };
         let places = |n: &Node| (n.place.line, n.place.column);
         assert_eq!(places(&items[0]), (2, 5));
         assert_eq!(places(items[0].get("b").unwrap()), (2, 8));
         let d = items[0].get("c").unwrap().get("d").unwrap();
         assert_eq!(places(d), (3, 12));
-        let Value::Mapping(entries) = &items[0].value else { panic!() };
-        assert_eq!((entries[1].key.place.line, entries[1].key.place.column), (3, 5));
+        let Value::Mapping(entries) = &items[0].value else {
+            panic!()
+        };
+        assert_eq!(
+            (entries[1].key.place.line, entries[1].key.place.column),
+            (3, 5)
+        );
     }
 
     #[test]
     fn a_key_that_stands_twice_is_reported_and_the_tree_is_there() {
         let (node, problems) = parsed("x: 1\ny: 2\nx: 3\n");
         assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
-        assert_eq!(problems, ["p:3:1: error: a key stands twice in one mapping; found `x`"]);
+        assert_eq!(
+            problems,
+            ["p:3:1: error: a key stands twice in one mapping; found `x`"]
+        );
     }
 
     #[test]

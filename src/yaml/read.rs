@@ -23,9 +23,16 @@ impl<'n> MapReader<'n> {
     /// Opens a mapping; `what` names it in the message if the node is none.
     pub fn open(node: &'n Node, what: &str, problems: &mut Problems) -> Option<Self> {
         if let Value::Mapping(entries) = &node.value {
-            return Some(Self { place: &node.place, entries, asked: Vec::new() });
+            return Some(Self {
+                place: &node.place,
+                entries,
+                asked: Vec::new(),
+            });
         }
-        problems.push(wrong_type(node, &format!("{what} is a mapping (`key: value`)")));
+        problems.push(wrong_type(
+            node,
+            &format!("{what} is a mapping (`key: value`)"),
+        ));
         None
     }
 
@@ -58,7 +65,11 @@ impl<'n> MapReader<'n> {
 
     /// Reports every key that was not asked for, with the nearest one that was.
     pub fn finish(self, problems: &mut Problems) {
-        for entry in self.entries.iter().filter(|e| !self.asked.contains(&&*e.key.text)) {
+        for entry in self
+            .entries
+            .iter()
+            .filter(|e| !self.asked.contains(&&*e.key.text))
+        {
             problems.push(unknown_key(&entry.key, &self.asked));
         }
     }
@@ -66,7 +77,9 @@ impl<'n> MapReader<'n> {
 
 /// The problem of a key that is none of these.
 pub fn unknown_key(key: &Key, allowed: &[&str]) -> Problem {
-    Problem::error(&key.place, "unknown key").found(&*key.text).allowed(allowed.iter().copied())
+    Problem::error(&key.place, "unknown key")
+        .found(&*key.text)
+        .allowed(allowed.iter().copied())
 }
 
 /// The problem of a node that is not what it should be; `expected` is a whole clause.
@@ -80,7 +93,10 @@ pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [
     if let Value::Mapping(entries) = &node.value {
         return entries;
     }
-    problems.push(wrong_type(node, &format!("{what} is a mapping (`name: value`)")));
+    problems.push(wrong_type(
+        node,
+        &format!("{what} is a mapping (`name: value`)"),
+    ));
     &[]
 }
 
@@ -95,7 +111,11 @@ pub fn items<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [No
 
 /// The items of a list, or the one value that stands in place of a list.
 pub fn one_or_many(node: &Node) -> &[Node] {
-    if let Value::Sequence(items) = &node.value { items } else { std::slice::from_ref(node) }
+    if let Value::Sequence(items) = &node.value {
+        items
+    } else {
+        std::slice::from_ref(node)
+    }
 }
 
 /// Text; a number or a boolean must be in quotes.
@@ -160,12 +180,17 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
     let number = match node.value {
         Value::Int(number, _) => Some(number as f64),
         Value::Float(number, _) => Some(number),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::Sequence(_) | Value::Mapping(_) => None,
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::Sequence(_) | Value::Mapping(_) => {
+            None
+        }
     };
     let fitting = number.filter(|n| range.contains(n));
     if fitting.is_none() {
         let (from, to) = range.into_inner();
-        problems.push(wrong_type(node, &format!("a number from {from} to {to} is needed here")));
+        problems.push(wrong_type(
+            node,
+            &format!("a number from {from} to {to} is needed here"),
+        ));
     }
     fitting
 }
@@ -174,7 +199,12 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
 pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
     let found = node.spelling().and_then(units::duration);
     if found.is_none() {
-        problems.push(with_unit(node, "a duration is needed here", "250ms, 1.5s, 10m, 24h, 7d", "s"));
+        problems.push(with_unit(
+            node,
+            "a duration is needed here",
+            "250ms, 1.5s, 10m, 24h, 7d",
+            "s",
+        ));
     }
     found
 }
@@ -183,7 +213,12 @@ pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
 pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
     let found = node.spelling().and_then(units::size);
     if found.is_none() {
-        problems.push(with_unit(node, "a size is needed here", "512B, 64KiB, 10MiB, 1GiB", "B"));
+        problems.push(with_unit(
+            node,
+            "a size is needed here",
+            "512B, 64KiB, 10MiB, 1GiB",
+            "B",
+        ));
     }
     found
 }
@@ -191,7 +226,10 @@ pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
 fn with_unit(node: &Node, expected: &str, examples: &str, unit: &str) -> Problem {
     let problem = wrong_type(node, expected).help(format!("written like {examples}"));
     match &node.value {
-        Value::Int(_, number) => Problem { near: Some(format!("{number}{unit}")), ..problem },
+        Value::Int(_, number) => Problem {
+            near: Some(format!("{number}{unit}")),
+            ..problem
+        },
         Value::Null
         | Value::Bool(_)
         | Value::Float(..)
@@ -222,11 +260,21 @@ mod tests {
     use crate::yaml::parse;
 
     /// Reads one value and gives the messages.
-    fn read<T>(text: &str, reader: impl Fn(&Node, &mut Problems) -> Option<T>) -> (Option<T>, Vec<String>) {
+    fn read<T>(
+        text: &str,
+        reader: impl Fn(&Node, &mut Problems) -> Option<T>,
+    ) -> (Option<T>, Vec<String>) {
         let mut problems = Problems::new();
         let node = parse(&"p".into(), text, &mut problems).unwrap();
         let value = reader(&node, &mut problems);
-        (value, problems.into_vec().iter().map(ToString::to_string).collect())
+        (
+            value,
+            problems
+                .into_vec()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        )
     }
 
     #[test]
@@ -234,7 +282,12 @@ mod tests {
         assert_eq!(read("10", |n, p| integer(n, 0..=10, p)).0, Some(10));
         assert_eq!(read("2s", duration).0, Some(Duration::from_secs(2)));
         assert_eq!(read("2KiB", size).0, Some(2048));
-        assert_eq!(read("1.50", |n, p| spelling(n, p).map(String::from)).0.as_deref(), Some("1.50"));
+        assert_eq!(
+            read("1.50", |n, p| spelling(n, p).map(String::from))
+                .0
+                .as_deref(),
+            Some("1.50")
+        );
         for (text, shown) in [
             (
                 "5",
@@ -256,9 +309,15 @@ mod tests {
             ]
         );
         let (_, problems) = read("11", |n, p| integer(n, 0..=10, p));
-        assert_eq!(problems, ["p:1:1: error: a whole number from 0 to 10 is needed here; found `11`"]);
+        assert_eq!(
+            problems,
+            ["p:1:1: error: a whole number from 0 to 10 is needed here; found `11`"]
+        );
         let (_, problems) = read("5", |n, p| text(n, p).map(String::from));
-        assert_eq!(problems, ["p:1:1: error: text is needed here; found `5`; write \"5\" in quotes"]);
+        assert_eq!(
+            problems,
+            ["p:1:1: error: text is needed here; found `5`; write \"5\" in quotes"]
+        );
     }
 
     #[test]
@@ -283,8 +342,12 @@ mod tests {
 
     #[test]
     fn words_suggest_the_nearest() {
-        let (_, problems) =
-            read("drpo", |n, p| word(n, &["drop", "wait"], |w| (w == "drop").then_some(()), p));
-        assert!(problems[0].ends_with("allowed: drop, wait; did you mean `drop`?"), "{problems:?}");
+        let (_, problems) = read("drpo", |n, p| {
+            word(n, &["drop", "wait"], |w| (w == "drop").then_some(()), p)
+        });
+        assert!(
+            problems[0].ends_with("allowed: drop, wait; did you mean `drop`?"),
+            "{problems:?}"
+        );
     }
 }

@@ -243,8 +243,13 @@ const ALLOWED: &[&str] = &[
 ];
 
 fn class_of(host: &str) -> AddressClass {
-    let target = UrlTarget::parse(&format!("http://{host}/")).unwrap_or_else(|e| panic!("{host}: {e}"));
-    classify(target.ip().unwrap_or_else(|| panic!("{host} is no address: {target:?}")))
+    let target =
+        UrlTarget::parse(&format!("http://{host}/")).unwrap_or_else(|e| panic!("{host}: {e}"));
+    classify(
+        target
+            .ip()
+            .unwrap_or_else(|| panic!("{host} is no address: {target:?}")),
+    )
 }
 
 #[test]

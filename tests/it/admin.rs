@@ -50,7 +50,10 @@ impl Bench {
                 Check::new("log", CheckState::Warn("lost lines\n2 in all".into())),
             ]
         });
-        let guard = Guard::new(["gate.example".to_owned()], token.map(|token| Token::new(token).unwrap()));
+        let guard = Guard::new(
+            ["gate.example".to_owned()],
+            token.map(|token| Token::new(token).unwrap()),
+        );
         let (metrics, policy, stops) = parts();
         let admin = Admin::new(guard, metrics, readiness, policy, stops);
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -63,13 +66,20 @@ impl Bench {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = stream.read_to_string(&mut answer);
-        tokio::time::timeout(Duration::from_secs(20), read).await.expect("the server closes").unwrap();
+        tokio::time::timeout(Duration::from_secs(20), read)
+            .await
+            .expect("the server closes")
+            .unwrap();
         answer
     }
 
     /// A request with a fitting Host and these lines besides.
     pub(crate) async fn ask(&self, line: &str, fields: &str) -> String {
-        self.raw(&format!("{line} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", self.addr)).await
+        self.raw(&format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
+            self.addr
+        ))
+        .await
     }
 
     pub(crate) async fn status(&self, line: &str, fields: &str) -> u16 {
@@ -84,17 +94,33 @@ fn parts() -> (Metrics, PolicyApi, StopsApi) {
     let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &Clock::system());
     let (reloads, reloader) = Reloads::new(Clock::system());
     tokio::spawn(reloader.serve(|_| async {
-        Outcome::Refused(vec![Problem::error(&Place::of_file(&"policy.yaml".into()), "no good")])
+        Outcome::Refused(vec![Problem::error(
+            &Place::of_file(&"policy.yaml".into()),
+            "no good",
+        )])
     }));
     let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
     let stops = Arc::new(Stops::new(1, Clock::system(), metrics.clone()));
-    let stops = StopsApi { stops, in_force: Arc::clone(&in_force), crawlers: Arc::default() };
-    let policy = PolicyApi { in_force, reloads, crawlers: Arc::default(), profile: Profile::Generic };
+    let stops = StopsApi {
+        stops,
+        in_force: Arc::clone(&in_force),
+        crawlers: Arc::default(),
+    };
+    let policy = PolicyApi {
+        in_force,
+        reloads,
+        crawlers: Arc::default(),
+        profile: Profile::Generic,
+    };
     (metrics, policy, stops)
 }
 
 pub(crate) fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0)
 }
 
 pub(crate) fn body(answer: &str) -> &str {
@@ -120,21 +146,39 @@ async fn pages_are_served() {
 async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
     let none = Bench::new(None).await.ask("GET /ca.pem", "").await;
     assert_eq!(status(&none), 404);
-    assert!(body(&none).contains("there is no certificate authority to trust"), "{none}");
+    assert!(
+        body(&none).contains("there is no certificate authority to trust"),
+        "{none}"
+    );
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (metrics, policy, stops) = parts();
     let guard = Guard::new([], Some(Token::new(TOKEN).unwrap()));
-    let admin =
-        Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).authorities("one\ntwo\n".into());
+    let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
+        .authorities("one\ntwo\n".into());
     tokio::spawn(admin.serve(listener, std::future::pending()));
-    let bench = Bench { addr, draining: Arc::default() };
+    let bench = Bench {
+        addr,
+        draining: Arc::default(),
+    };
     let some = bench.ask("GET /ca.pem", "").await;
-    assert_eq!((status(&some), body(&some)), (200, "one\ntwo\n"), "no token is asked for");
-    assert!(some.contains("content-type: application/x-pem-file\r\n"), "{some}");
+    assert_eq!(
+        (status(&some), body(&some)),
+        (200, "one\ntwo\n"),
+        "no token is asked for"
+    );
+    assert!(
+        some.contains("content-type: application/x-pem-file\r\n"),
+        "{some}"
+    );
     assert_eq!(bench.status("POST /ca.pem", "").await, 405);
-    assert_eq!(bench.status("GET /ca.pem", "Origin: http://evil.example\r\n").await, 403);
+    assert_eq!(
+        bench
+            .status("GET /ca.pem", "Origin: http://evil.example\r\n")
+            .await,
+        403
+    );
 }
 
 #[tokio::test]
@@ -142,7 +186,10 @@ async fn readiness_follows_its_checks() {
     let bench = Bench::new(None).await;
     let answer = bench.ask("GET /readyz", "").await;
     assert_eq!(status(&answer), 200);
-    assert_eq!(body(&answer), "ok policy: acme@3f9c2a1b\nok drain\nwarn log: lost lines 2 in all\n");
+    assert_eq!(
+        body(&answer),
+        "ok policy: acme@3f9c2a1b\nok drain\nwarn log: lost lines 2 in all\n"
+    );
     bench.draining.store(true, Ordering::Release);
     let answer = bench.ask("GET /readyz", "").await;
     assert_eq!(status(&answer), 503);
@@ -154,11 +201,18 @@ async fn readiness_follows_its_checks() {
 async fn what_is_not_there_is_a_problem_document() {
     let bench = Bench::new(None).await;
     let answer = bench.ask("GET /nothing?<script>", "").await;
-    let answer = if status(&answer) == 400 { bench.ask("GET /nothing?script", "").await } else { answer };
+    let answer = if status(&answer) == 400 {
+        bench.ask("GET /nothing?script", "").await
+    } else {
+        answer
+    };
     assert_eq!(status(&answer), 404);
     assert!(answer.contains("content-type: application/problem+json\r\n"));
     let problem: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
-    assert_eq!((problem["status"].as_u64(), problem["title"].as_str()), (Some(404), Some("Not Found")));
+    assert_eq!(
+        (problem["status"].as_u64(), problem["title"].as_str()),
+        (Some(404), Some("Not Found"))
+    );
     assert!(!answer.contains("script"));
 
     let answer = bench.ask("POST /metrics", "Content-Length: 0\r\n").await;
@@ -174,22 +228,47 @@ async fn the_policy_is_shown_and_a_refused_reload_says_why() {
     let bench = Bench::new(None).await;
     let shown: serde_json::Value =
         serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
-    assert_eq!((&shown["name"], &shown["last_reload"]), (&"builtin".into(), &serde_json::Value::Null));
-    let answer = bench.ask("POST /api/v1/reload", "Content-Length: 0\r\n").await;
+    assert_eq!(
+        (&shown["name"], &shown["last_reload"]),
+        (&"builtin".into(), &serde_json::Value::Null)
+    );
+    let answer = bench
+        .ask("POST /api/v1/reload", "Content-Length: 0\r\n")
+        .await;
     assert_eq!(status(&answer), 422);
     let problem: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
     assert_eq!(problem["problems"][0]["message"], "no good");
-    assert_eq!((&problem["status"], &problem["revision"]), (&422.into(), &shown["revision"]));
+    assert_eq!(
+        (&problem["status"], &problem["revision"]),
+        (&422.into(), &shown["revision"])
+    );
     let shown: serde_json::Value =
         serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
     assert_eq!(shown["last_reload"]["result"], "refused");
     assert_eq!(shown["last_reload"]["trigger"], "api");
 
-    assert!(bench.ask("GET /api/v1/reload", "").await.contains("allow: POST\r\n"));
-    assert_eq!(bench.status("POST /api/v1/policy", "Content-Length: 0\r\n").await, 405);
-    for foreign in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+    assert!(
+        bench
+            .ask("GET /api/v1/reload", "")
+            .await
+            .contains("allow: POST\r\n")
+    );
+    assert_eq!(
+        bench
+            .status("POST /api/v1/policy", "Content-Length: 0\r\n")
+            .await,
+        405
+    );
+    for foreign in [
+        "Origin: http://evil.example\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+    ] {
         let fields = format!("{foreign}Content-Length: 0\r\n");
-        assert_eq!(bench.status("POST /api/v1/reload", &fields).await, 403, "{foreign}");
+        assert_eq!(
+            bench.status("POST /api/v1/reload", &fields).await,
+            403,
+            "{foreign}"
+        );
     }
 }
 
@@ -209,7 +288,10 @@ async fn only_own_hosts_and_own_pages_may_ask() {
         (host(""), 403),
         ("GET /metrics HTTP/1.1\r\n\r\n".into(), 400),
         ("GET /metrics HTTP/1.0\r\n\r\n".into(), 400),
-        (format!("GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil\r\n\r\n"), 400),
+        (
+            format!("GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil\r\n\r\n"),
+            400,
+        ),
     ] {
         assert_eq!(status(&bench.raw(&request).await), expected, "{request:?}");
     }
@@ -218,13 +300,23 @@ async fn only_own_hosts_and_own_pages_may_ask() {
         ("Origin: http://evil.example\r\n".into(), 403),
         (format!("Origin: https://{}\r\n", bench.addr), 403),
         ("Origin: null\r\n".into(), 403),
-        (format!("Origin: http://{0}\r\nOrigin: http://evil.example\r\n", bench.addr), 403),
+        (
+            format!(
+                "Origin: http://{0}\r\nOrigin: http://evil.example\r\n",
+                bench.addr
+            ),
+            403,
+        ),
         ("Sec-Fetch-Site: same-origin\r\n".into(), 200),
         ("Sec-Fetch-Site: none\r\n".into(), 200),
         ("Sec-Fetch-Site: cross-site\r\n".into(), 403),
         ("Sec-Fetch-Site: same-site\r\n".into(), 403),
     ] {
-        assert_eq!(bench.status("GET /healthz", &fields).await, expected, "{fields:?}");
+        assert_eq!(
+            bench.status("GET /healthz", &fields).await,
+            expected,
+            "{fields:?}"
+        );
     }
 }
 
@@ -239,7 +331,10 @@ async fn it_is_no_proxy() {
     ] {
         let answer = bench.ask(&line, "").await;
         assert_eq!(status(&answer), 400, "{line}");
-        assert!(answer.contains("the proxy listens on another port"), "{line}");
+        assert!(
+            answer.contains("the proxy listens on another port"),
+            "{line}"
+        );
     }
 }
 
@@ -253,19 +348,47 @@ async fn a_token_is_asked_for_everywhere_but_at_the_probes() {
         ("GET /ca.pem", "", 404),
         ("GET /api/v1/policy", "", 401),
         ("POST /api/v1/reload", "", 401),
-        ("GET /nothing", "Authorization: Bearer wrong-horse-battery\r\n", 401),
-        ("GET /nothing", "Authorization: Basic correct-horse-battery\r\n", 401),
-        ("GET /nothing", "Authorization: Basic bWU6d3JvbmctaG9yc2UtYmF0dGVyeQ==\r\n", 401),
-        ("GET /nothing", "Authorization: Basic bWU6Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5\r\n", 404),
-        ("GET /nothing", "Authorization: Bearer correct-horse-battery\r\n", 404),
-        ("GET /nothing", "Authorization: bearer  correct-horse-battery\r\n", 404),
+        (
+            "GET /nothing",
+            "Authorization: Bearer wrong-horse-battery\r\n",
+            401,
+        ),
+        (
+            "GET /nothing",
+            "Authorization: Basic correct-horse-battery\r\n",
+            401,
+        ),
+        (
+            "GET /nothing",
+            "Authorization: Basic bWU6d3JvbmctaG9yc2UtYmF0dGVyeQ==\r\n",
+            401,
+        ),
+        (
+            "GET /nothing",
+            "Authorization: Basic bWU6Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5\r\n",
+            404,
+        ),
+        (
+            "GET /nothing",
+            "Authorization: Bearer correct-horse-battery\r\n",
+            404,
+        ),
+        (
+            "GET /nothing",
+            "Authorization: bearer  correct-horse-battery\r\n",
+            404,
+        ),
         (
             "GET /nothing",
             "Authorization: Bearer correct-horse-battery\r\nAuthorization: Bearer correct-horse-battery\r\n",
             401,
         ),
     ] {
-        assert_eq!(bench.status(line, fields).await, expected, "{line} {fields:?}");
+        assert_eq!(
+            bench.status(line, fields).await,
+            expected,
+            "{line} {fields:?}"
+        );
     }
     let answer = bench.ask("GET /nothing", "").await;
     assert!(answer.contains(
@@ -282,7 +405,9 @@ async fn bad_heads_end_their_connection_only() {
     let big = format!("X-Big: {}\r\n", "x".repeat(64 << 10));
     let mut stream = TcpStream::connect(bench.addr).await.unwrap();
     // The server may close before it has read everything.
-    let _ = stream.write_all(format!("GET /metrics HTTP/1.1\r\n{big}\r\n").as_bytes()).await;
+    let _ = stream
+        .write_all(format!("GET /metrics HTTP/1.1\r\n{big}\r\n").as_bytes())
+        .await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     assert!(!String::from_utf8_lossy(&answer).contains(" 200 "));
@@ -314,6 +439,9 @@ async fn it_stops_when_told() {
     }));
     assert!(TcpStream::connect(addr).await.is_ok());
     stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(20), serving).await.expect("it stops").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), serving)
+        .await
+        .expect("it stops")
+        .unwrap();
     assert!(TcpStream::connect(addr).await.is_err());
 }

@@ -58,7 +58,14 @@ impl Bench {
     /// One that asks for [`TOKEN`].
     pub(crate) async fn guarded(policy: &str) -> Self {
         let token = Some(Token::new(TOKEN).unwrap());
-        Self::build(policy, None, Readiness::new(Vec::new), token, Counting::Everything).await
+        Self::build(
+            policy,
+            None,
+            Readiness::new(Vec::new),
+            token,
+            Counting::Everything,
+        )
+        .await
     }
 
     /// One with another policy before it.
@@ -68,7 +75,14 @@ impl Bench {
 
     /// One of `telemetry.metrics: none`.
     pub(crate) async fn uncounted(policy: &str) -> Self {
-        Self::build(policy, None, Readiness::new(Vec::new), None, Counting::Nothing).await
+        Self::build(
+            policy,
+            None,
+            Readiness::new(Vec::new),
+            None,
+            Counting::Nothing,
+        )
+        .await
     }
 
     async fn build(
@@ -90,38 +104,68 @@ impl Bench {
             written = written.after(Before::of(&before.policy, &was, &compiled.policy));
         }
         let policy = compiled.policy;
-        let modes = policy.rules().iter().map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Group));
+        let modes = policy
+            .rules()
+            .iter()
+            .map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Group));
         let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, &clock);
-        let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters).written(Arc::new(written))));
+        let in_force = Arc::new(InForce::new(
+            Snapshot::new(policy, counters).written(Arc::new(written)),
+        ));
         let stops = Arc::new(Stops::new(10, clock.clone(), metrics.clone()));
-        let stops = StopsApi { stops, in_force: Arc::clone(&in_force), crawlers: Arc::clone(&crawlers) };
+        let stops = StopsApi {
+            stops,
+            in_force: Arc::clone(&in_force),
+            crawlers: Arc::clone(&crawlers),
+        };
         let policy = PolicyApi {
             in_force,
             reloads: Reloads::new(clock.clone()).0,
             crawlers,
             profile: Profile::Generic,
         };
-        let admin = Admin::new(Guard::new([], token), metrics.clone(), readiness, policy, stops)
-            .of(Process::new("it", clock.clone()));
+        let admin = Admin::new(
+            Guard::new([], token),
+            metrics.clone(),
+            readiness,
+            policy,
+            stops,
+        )
+        .of(Process::new("it", clock.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { address, clock, hand, metrics }
+        Self {
+            address,
+            clock,
+            hand,
+            metrics,
+        }
     }
 
     /// Status and document of an answer.
     pub(crate) async fn ask(&self, line: &str, body: &[u8]) -> (u16, Json) {
         let answer = self.ask_with(line, "", body).await;
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0);
         let document = answer.split_once("\r\n\r\n").unwrap_or_default().1;
-        (status, serde_json::from_str(document).unwrap_or_else(|error| panic!("{line}: {error}: {answer}")))
+        (
+            status,
+            serde_json::from_str(document)
+                .unwrap_or_else(|error| panic!("{line}: {error}: {answer}")),
+        )
     }
 
     /// The whole answer to a request with a fitting Host and these fields besides.
     pub(crate) async fn ask_with(&self, line: &str, fields: &str, body: &[u8]) -> String {
         let length = body.len();
-        let head =
-            format!("{line} HTTP/1.1\r\nHost: {}\r\n{fields}Content-Length: {length}\r\n\r\n", self.address);
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}Content-Length: {length}\r\n\r\n",
+            self.address
+        );
         self.raw(&[head.as_bytes(), body].concat()).await
     }
 
@@ -132,7 +176,9 @@ impl Bench {
         let _ = stream.write_all(request).await;
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(Duration::from_secs(20), read).await.expect("the server closes");
+        let _ = tokio::time::timeout(Duration::from_secs(20), read)
+            .await
+            .expect("the server closes");
         String::from_utf8(answer).unwrap()
     }
 }

@@ -17,7 +17,10 @@ fn said(path: &Path) -> String {
     let problems = match load(&files, name) {
         Ok(compiled) => compiled.problems,
         Err(problems) => {
-            assert!(problems.iter().any(|p| p.is_error()), "{name} is refused without an error");
+            assert!(
+                problems.iter().any(|p| p.is_error()),
+                "{name} is refused without an error"
+            );
             problems
         }
     };
@@ -25,8 +28,12 @@ fn said(path: &Path) -> String {
 }
 
 fn policies() -> Vec<PathBuf> {
-    let files = fs::read_dir("tests/broken").unwrap().map(|entry| entry.unwrap().path());
-    let mut policies: Vec<PathBuf> = files.filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    let files = fs::read_dir("tests/broken")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut policies: Vec<PathBuf> = files
+        .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
+        .collect();
     policies.sort();
     policies
 }
@@ -45,7 +52,10 @@ fn every_mistake_is_said_as_expected() {
         }
         let expected = fs::read_to_string(&expect).unwrap_or_default();
         if said != expected {
-            wrong.push(format!("{}\n{said}--- expected\n{expected}", policy.display()));
+            wrong.push(format!(
+                "{}\n{said}--- expected\n{expected}",
+                policy.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -59,9 +69,16 @@ fn messages_have_places_and_mostly_help() {
         let said = said(&policy);
         let first = said.lines().next().unwrap();
         all += 1;
-        placed += usize::from(first.split(':').nth(2).is_some_and(|column| column.parse::<u32>().is_ok()));
+        placed += usize::from(
+            first
+                .split(':')
+                .nth(2)
+                .is_some_and(|column| column.parse::<u32>().is_ok()),
+        );
         helpful += usize::from(
-            ["= help: ", "did you mean", "; allowed: ", "; write "].iter().any(|h| said.contains(h)),
+            ["= help: ", "did you mean", "; allowed: ", "; write "]
+                .iter()
+                .any(|h| said.contains(h)),
         );
     }
     println!("{all} broken policies: {placed} with line and column, {helpful} with help");
@@ -81,7 +98,11 @@ fn mutilated_policies_never_panic() {
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..4_000 {
         // Half of them start from a policy that is right, since most of what is done to a broken one shows nothing.
-        let source = if random.bool() { &sources[0] } else { random.choice(&sources).unwrap() };
+        let source = if random.bool() {
+            &sources[0]
+        } else {
+            random.choice(&sources).unwrap()
+        };
         let text = mutilated(source, &mut random);
         let files = MemoryFiles::new().with("p.yaml", text.as_bytes());
         let problems = match load(&files, "p.yaml") {
@@ -102,13 +123,17 @@ fn mutilated_policies_never_panic() {
         }
     }
     println!("{accepted} accepted, {refused} refused");
-    assert!(accepted > 100 && refused > 1_000, "{accepted} accepted, {refused} refused");
+    assert!(
+        accepted > 100 && refused > 1_000,
+        "{accepted} accepted, {refused} refused"
+    );
 }
 
 /// The text after one to four small accidents.
 fn mutilated(source: &str, random: &mut fastrand::Rng) -> String {
-    const BITS: [&str; 16] =
-        ["{", "}", "[", "]", ":", "\"", "'", "\n", "  ", "é", "(", "\\", "*", "&a ", "null", "- "];
+    const BITS: [&str; 16] = [
+        "{", "}", "[", "]", ":", "\"", "'", "\n", "  ", "é", "(", "\\", "*", "&a ", "null", "- ",
+    ];
     let mut text: Vec<char> = source.chars().collect();
     for _ in 0..random.usize(1..5) {
         let at = random.usize(0..text.len().max(1));
@@ -137,10 +162,17 @@ fn every_kind_of_mistake_is_found_in_one_run() {
         .zip(1..)
         .filter_map(|(line, number)| Some((number, line.split_once("# FAULT: ")?.1)))
         .collect();
-    assert!(faults.len() >= 15 && text.lines().count() >= 195, "{} faults", faults.len());
+    assert!(
+        faults.len() >= 15 && text.lines().count() >= 195,
+        "{} faults",
+        faults.len()
+    );
     let problems = problems_of("faults.yaml", &text);
     for (line, expected) in &faults {
-        let there = problems.iter().filter(|p| p.place.line == *line).map(ToString::to_string);
+        let there = problems
+            .iter()
+            .filter(|p| p.place.line == *line)
+            .map(ToString::to_string);
         let fits = |said: &String| expected.split('|').all(|part| said.contains(part));
         assert!(
             there.clone().any(|said| fits(&said)),
@@ -149,7 +181,11 @@ fn every_kind_of_mistake_is_found_in_one_run() {
         );
     }
     let marked = |p: &&Problem| faults.iter().any(|(line, _)| p.place.line == *line);
-    let others: Vec<String> = problems.iter().filter(|p| !marked(p)).map(ToString::to_string).collect();
+    let others: Vec<String> = problems
+        .iter()
+        .filter(|p| !marked(p))
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(others, [""; 0], "beside what is marked");
 }
 
@@ -159,8 +195,15 @@ fn of_its_clean_twin_nothing_is_said() {
     let twin = fs::read_to_string("tests/check/clean.yaml").unwrap();
     assert_eq!(problems_of("clean.yaml", &twin), []);
     let faults = fs::read_to_string("tests/check/faults.yaml").unwrap();
-    let differing = twin.lines().zip(faults.lines()).filter(|(clean, faulty)| clean != faulty).count();
-    assert!(twin.lines().count() == faults.lines().count() && differing < 30, "{differing} lines differ");
+    let differing = twin
+        .lines()
+        .zip(faults.lines())
+        .filter(|(clean, faulty)| clean != faulty)
+        .count();
+    assert!(
+        twin.lines().count() == faults.lines().count() && differing < 30,
+        "{differing} lines differ"
+    );
 }
 
 fn problems_of(name: &str, text: &str) -> Vec<Problem> {

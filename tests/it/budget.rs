@@ -17,20 +17,36 @@ fn budgets() -> (Budgets, Hand) {
 }
 
 fn new(host: &str) -> Request {
-    Request { novelty: Novelty::New, host: number(host) }
+    Request {
+        novelty: Novelty::New,
+        host: number(host),
+    }
 }
 
 #[test]
 fn a_day_ends_by_the_wall_clock() {
     let (budgets, hand) = budgets();
-    let limits = Limits { urls: Some(2), ..Limits::default() };
+    let limits = Limits {
+        urls: Some(2),
+        ..Limits::default()
+    };
     let ask = |deed| budgets.ask("host a", limits, new("a"), deed);
     assert_eq!(ask(Deed::Ask), Ok(()), "asking spends nothing");
     hand.advance(Duration::from_secs(DAY - 10));
-    assert_eq!((ask(Deed::Spend), ask(Deed::Ask), ask(Deed::Spend)), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(
+        (ask(Deed::Spend), ask(Deed::Ask), ask(Deed::Spend)),
+        (Ok(()), Ok(()), Ok(()))
+    );
     let used_up = ask(Deed::Spend).unwrap_err();
-    assert_eq!((used_up.purse, used_up.left), (Purse::Urls, Duration::from_secs(10)));
-    assert_eq!(budgets.ask("host b", limits, new("b"), Deed::Spend), Ok(()), "another name");
+    assert_eq!(
+        (used_up.purse, used_up.left),
+        (Purse::Urls, Duration::from_secs(10))
+    );
+    assert_eq!(
+        budgets.ask("host b", limits, new("b"), Deed::Spend),
+        Ok(()),
+        "another name"
+    );
     // A clock that is put back gives no second day.
     hand.jump(-3_600);
     assert_eq!(ask(Deed::Ask).unwrap_err().left, Duration::from_secs(3_610));
@@ -38,15 +54,26 @@ fn a_day_ends_by_the_wall_clock() {
     hand.advance(Duration::from_secs(10));
     assert_eq!(ask(Deed::Spend), Ok(()));
     budgets.sweep();
-    assert_eq!((ask(Deed::Spend), ask(Deed::Ask).is_err()), (Ok(()), true), "today's are not swept");
+    assert_eq!(
+        (ask(Deed::Spend), ask(Deed::Ask).is_err()),
+        (Ok(()), true),
+        "today's are not swept"
+    );
 }
 
 #[test]
 fn bytes_count_once_they_have_passed_and_hosts_once_each() {
     let (budgets, _hand) = budgets();
-    let limits = Limits { bytes: Some(100), hosts: Some(2), ..Limits::default() };
-    let spend =
-        |host| budgets.ask("domain d", limits, new(host), Deed::Spend).map_err(|used_up| used_up.purse);
+    let limits = Limits {
+        bytes: Some(100),
+        hosts: Some(2),
+        ..Limits::default()
+    };
+    let spend = |host| {
+        budgets
+            .ask("domain d", limits, new(host), Deed::Spend)
+            .map_err(|used_up| used_up.purse)
+    };
     assert_eq!([spend("a.d"), spend("b.d"), spend("a.d")], [Ok(()); 3]);
     assert_eq!(spend("c.d"), Err(Purse::Hosts));
     budgets.passed("domain d", 99);
@@ -58,58 +85,118 @@ fn bytes_count_once_they_have_passed_and_hosts_once_each() {
 #[test]
 fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
     let directory = crate::support::folder::Folder::new();
-    let limits = Limits { urls: Some(1), hosts: Some(1), ..Limits::default() };
+    let limits = Limits {
+        urls: Some(1),
+        hosts: Some(1),
+        ..Limits::default()
+    };
     let (clock, hand) = Clock::manual();
     let open = || {
         let budgets = Budgets::new(clock.clone());
-        budgets.restore(BudgetsFile::in_directory(directory.path())).unwrap();
+        budgets
+            .restore(BudgetsFile::in_directory(directory.path()))
+            .unwrap();
         budgets
     };
     let first = open();
     assert!(!first.is_behind());
-    first.ask("domain d", limits, new("a.d"), Deed::Spend).unwrap();
+    first
+        .ask("domain d", limits, new("a.d"), Deed::Spend)
+        .unwrap();
     assert!(first.is_behind());
     first.keep().unwrap();
     first.passed("domain d", 5);
     assert!(!first.is_behind(), "not again so soon");
     first.keep().unwrap();
     let again = open();
-    assert!(again.ask("domain d", limits, new("a.d"), Deed::Ask).is_err());
-    let more = Limits { urls: None, bytes: Some(5), ..limits };
-    assert_eq!(again.ask("domain d", more, new("a.d"), Deed::Ask).unwrap_err().purse, Purse::Bytes);
-    let hosts = Limits { hosts: Some(1), ..Limits::default() };
-    assert_eq!(again.ask("domain d", hosts, new("b.d"), Deed::Ask).unwrap_err().purse, Purse::Hosts);
+    assert!(
+        again
+            .ask("domain d", limits, new("a.d"), Deed::Ask)
+            .is_err()
+    );
+    let more = Limits {
+        urls: None,
+        bytes: Some(5),
+        ..limits
+    };
+    assert_eq!(
+        again
+            .ask("domain d", more, new("a.d"), Deed::Ask)
+            .unwrap_err()
+            .purse,
+        Purse::Bytes
+    );
+    let hosts = Limits {
+        hosts: Some(1),
+        ..Limits::default()
+    };
+    assert_eq!(
+        again
+            .ask("domain d", hosts, new("b.d"), Deed::Ask)
+            .unwrap_err()
+            .purse,
+        Purse::Hosts
+    );
     assert_eq!(again.ask("domain d", hosts, new("a.d"), Deed::Ask), Ok(()));
     hand.advance(Duration::from_secs(DAY));
-    assert_eq!(open().ask("domain d", limits, new("b.d"), Deed::Ask), Ok(()));
+    assert_eq!(
+        open().ask("domain d", limits, new("b.d"), Deed::Ask),
+        Ok(())
+    );
     std::fs::write(directory.path().join("budgets.json"), "{}").unwrap();
-    let told = Budgets::new(clock.clone()).restore(BudgetsFile::in_directory(directory.path())).unwrap_err();
+    let told = Budgets::new(clock.clone())
+        .restore(BudgetsFile::in_directory(directory.path()))
+        .unwrap_err();
     assert!(told.to_string().contains("budgets.json"), "{told}");
 }
 
 #[test]
 fn too_many_names_make_room_by_those_that_spent_least() {
     let (budgets, _hand) = budgets();
-    let limits = Limits { urls: Some(1_000), ..Limits::default() };
+    let limits = Limits {
+        urls: Some(1_000),
+        ..Limits::default()
+    };
     for _ in 0..1_000 {
-        budgets.ask("host big", limits, new("big"), Deed::Spend).unwrap();
+        budgets
+            .ask("host big", limits, new("big"), Deed::Spend)
+            .unwrap();
     }
     for name in 0..400_000 {
-        budgets.ask(&format!("host h{name}"), limits, new("h"), Deed::Spend).unwrap();
+        budgets
+            .ask(&format!("host h{name}"), limits, new("h"), Deed::Spend)
+            .unwrap();
     }
-    assert!(budgets.ask("host big", limits, new("big"), Deed::Ask).is_err());
+    assert!(
+        budgets
+            .ask("host big", limits, new("big"), Deed::Ask)
+            .is_err()
+    );
 }
 
 #[test]
 fn many_threads_spend_no_more_than_there_is() {
     let (budgets, _hand) = budgets();
     let budgets = Arc::new(budgets);
-    let limits = Limits { urls: Some(1_000), ..Limits::default() };
+    let limits = Limits {
+        urls: Some(1_000),
+        ..Limits::default()
+    };
     let spent: usize = std::thread::scope(|scope| {
-        let spend =
-            || (0..500).filter(|_| budgets.ask("crawler c", limits, new("h"), Deed::Spend).is_ok()).count();
+        let spend = || {
+            (0..500)
+                .filter(|_| {
+                    budgets
+                        .ask("crawler c", limits, new("h"), Deed::Spend)
+                        .is_ok()
+                })
+                .count()
+        };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(spend)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
     assert_eq!(spent, 1_000);
 }
@@ -126,9 +213,18 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
         ("/few", None),
         ("/other", None),
         ("/few/1?a", None),
-        ("/few", Some(("few", "today's requests of this crawler are used up; a small site"))),
+        (
+            "/few",
+            Some((
+                "few",
+                "today's requests of this crawler are used up; a small site",
+            )),
+        ),
         ("/small", None),
-        ("/closed", Some(("closed", "today's requests for this host are used up"))),
+        (
+            "/closed",
+            Some(("closed", "today's requests for this host are used up")),
+        ),
         ("/other", None),
     ] {
         let answer = bench.get(path);
@@ -150,6 +246,15 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
         assert!(answer.body().contains(detail), "{}", answer.body());
     }
     // Bytes count once the answer's end has come, which the client may see first.
-    crate::upstream::scripted::until("the bytes are counted", || bench.get("/small").status() == 451);
-    assert_eq!(bench.heads().iter().filter(|head| head.starts_with("GET /closed")).count(), 0);
+    crate::upstream::scripted::until("the bytes are counted", || {
+        bench.get("/small").status() == 451
+    });
+    assert_eq!(
+        bench
+            .heads()
+            .iter()
+            .filter(|head| head.starts_with("GET /closed"))
+            .count(),
+        0
+    );
 }

@@ -41,7 +41,10 @@ fn run(arguments: &[&str], input: &str) -> Said {
 }
 
 fn lines(said: &Said) -> Vec<Json> {
-    said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    said.out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// What a proxy of this configuration does with https is told where the configuration is read.
@@ -53,25 +56,35 @@ fn check_tells_what_tunnels_are_judged_by() {
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
     };
-    let warning =
-        "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
+    let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
     let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
     let blind = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
-    let seen =
-        "tunnels to port 443: looked into (tls.intercept), so that robots.txt and rules on URLs reach inside";
+    let seen = "tunnels to port 443: looked into (tls.intercept), so that robots.txt and rules on URLs reach inside";
     for (config, options, told, warned) in [
         ("{}", "", Some(blind), true),
         ("{}", ", tunnel_undecided: allow", Some(blind), false),
         ("egress: { connect_ports: [80] }", "", None, false),
         ("tls: { intercept: true }", "", Some(seen), false),
     ] {
-        folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")));
+        folder.write(
+            "c.yaml",
+            format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")),
+        );
         folder.write("p.yaml", policy(options));
         let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
-        assert_eq!((said.code, said.err.contains(warning)), (i32::from(warned), warned), "{said:?}");
-        let lines: Vec<&str> = said.out.lines().filter(|line| line.starts_with("tunnels")).collect();
+        assert_eq!(
+            (said.code, said.err.contains(warning)),
+            (i32::from(warned), warned),
+            "{said:?}"
+        );
+        let lines: Vec<&str> = said
+            .out
+            .lines()
+            .filter(|line| line.starts_with("tunnels"))
+            .collect();
         assert!(
-            lines.len() == usize::from(told.is_some()) && told.is_none_or(|told| lines[0].starts_with(told)),
+            lines.len() == usize::from(told.is_some())
+                && told.is_none_or(|told| lines[0].starts_with(told)),
             "{said:?}"
         );
         // A policy alone does not say whether tunnels are blind.
@@ -83,7 +96,10 @@ fn check_tells_what_tunnels_are_judged_by() {
         );
     }
     // Where the policy tells hosts apart, some tunnels may be decided.
-    folder.write("p.yaml", policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"));
+    folder.write(
+        "p.yaml",
+        policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"),
+    );
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
     let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
     assert!(said.code == 0 && said.err.contains(advice), "{said:?}");
@@ -91,7 +107,10 @@ fn check_tells_what_tunnels_are_judged_by() {
 
 #[test]
 fn decide_writes_every_key_of_the_contract() {
-    let said = run(&["decide", "--policy", "p.yaml"], "http://INTRA.example.com:80/gone/x\n");
+    let said = run(
+        &["decide", "--policy", "p.yaml"],
+        "http://INTRA.example.com:80/gone/x\n",
+    );
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let mut line = lines(&said).remove(0);
     let options = line["options"].take();
@@ -99,7 +118,10 @@ fn decide_writes_every_key_of_the_contract() {
     assert_eq!(options["politeness"]["delay"], "1s");
     let policy = line["policy"].take();
     let revision = policy.as_str().unwrap().strip_prefix("acme@").unwrap();
-    assert!(revision.len() == 8 && revision.bytes().all(|b| b.is_ascii_hexdigit()), "{policy}");
+    assert!(
+        revision.len() == 8 && revision.bytes().all(|b| b.is_ascii_hexdigit()),
+        "{policy}"
+    );
     let expected = json!({
         "url": "http://intra.example.com/gone/x", "verdict": "reject", "stage": "request", "reason": "rule",
         "rule": "gone", "intent": "gone", "status": 410, "crawl_status": "REJECTED_FILTER", "code": null,
@@ -115,54 +137,124 @@ fn decide_writes_every_key_of_the_contract() {
 #[test]
 fn decide_runs_the_stages_as_far_as_the_facts_reach() {
     let table = [
-        (json!({}), json!(["allow", "request", "rule", "intranet", null, "ACCEPTED"])),
+        (
+            json!({}),
+            json!(["allow", "request", "rule", "intranet", null, "ACCEPTED"]),
+        ),
         (
             json!({ "url": "http://other.example/" }),
             json!(["reject", "request", "default", null, 451, "REJECTED_FILTER"]),
         ),
         (
             json!({ "url": "http://intra.example.com/old/a" }),
-            json!(["reject", "request", "rule", "rules.1.2", 451, "REJECTED_FILTER"]),
+            json!([
+                "reject",
+                "request",
+                "rule",
+                "rules.1.2",
+                451,
+                "REJECTED_FILTER"
+            ]),
         ),
         (
             json!({ "depth": 4 }),
-            json!(["reject", "request", "too_deep", "intranet", 451, "REJECTED_TOO_DEEP"]),
+            json!([
+                "reject",
+                "request",
+                "too_deep",
+                "intranet",
+                451,
+                "REJECTED_TOO_DEEP"
+            ]),
         ),
         (
             json!({ "address": "198.51.100.7" }),
-            json!(["reject", "destination", "rule", "ten", 451, "REJECTED_FILTER"]),
+            json!([
+                "reject",
+                "destination",
+                "rule",
+                "ten",
+                451,
+                "REJECTED_FILTER"
+            ]),
         ),
         (
             json!({ "content_type": "Video/MP4; a=b" }),
-            json!(["reject", "response", "rule", "video", 451, "REJECTED_FILTER"]),
+            json!([
+                "reject",
+                "response",
+                "rule",
+                "video",
+                451,
+                "REJECTED_FILTER"
+            ]),
         ),
         (
             json!({ "headers": { "Content-Type": "video/mp4" } }),
-            json!(["reject", "response", "rule", "video", 451, "REJECTED_FILTER"]),
+            json!([
+                "reject",
+                "response",
+                "rule",
+                "video",
+                451,
+                "REJECTED_FILTER"
+            ]),
         ),
         (
             json!({ "status": 404, "content_type": "video/mp4" }),
-            json!(["allow", "response", "rule", "intranet", null, "REJECTED_NOTFOUND"]),
+            json!([
+                "allow",
+                "response",
+                "rule",
+                "intranet",
+                null,
+                "REJECTED_NOTFOUND"
+            ]),
         ),
         (
             json!({ "status": 503 }),
-            json!(["allow", "response", "rule", "intranet", null, "REJECTED_BAD_STATUS"]),
+            json!([
+                "allow",
+                "response",
+                "rule",
+                "intranet",
+                null,
+                "REJECTED_BAD_STATUS"
+            ]),
         ),
         (
             json!({ "tunnel": true }),
-            json!(["undecided", "connect", "undecided", "no-cgi", 451, "REJECTED_FILTER"]),
+            json!([
+                "undecided",
+                "connect",
+                "undecided",
+                "no-cgi",
+                451,
+                "REJECTED_FILTER"
+            ]),
         ),
     ];
     let mut input = String::new();
     for (facts, _) in &table {
         let mut all = json!({ "url": "http://intra.example.com/a" });
-        facts.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        facts
+            .as_object()
+            .unwrap()
+            .iter()
+            .for_each(|(key, value)| all[key] = value.clone());
         input.push_str(&format!("{all}\n"));
     }
     let said = run(&["decide", "--policy", "p.yaml"], &input);
     assert_eq!(said.code, 0, "{}", said.err);
     for ((facts, expected), line) in table.iter().zip(lines(&said)) {
-        let keys = ["verdict", "stage", "reason", "rule", "status", "crawl_status"];
+        let keys = [
+            "verdict",
+            "stage",
+            "reason",
+            "rule",
+            "status",
+            "crawl_status",
+        ];
         let found: Vec<&Json> = keys.iter().map(|key| &line[key]).collect();
         assert_eq!(json!(found), *expected, "{facts}");
     }
@@ -175,7 +267,10 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
     let said = crawlgate(folder().path(), &["decide", "--policy", "p.yaml"], input);
     assert_eq!((said.code, said.err.as_str()), (1, ""));
     let lines = lines(&said);
-    let errors: Vec<&str> = lines.iter().map(|line| line["error"].as_str().unwrap_or("")).collect();
+    let errors: Vec<&str> = lines
+        .iter()
+        .map(|line| line["error"].as_str().unwrap_or(""))
+        .collect();
     for (found, expected) in errors.iter().zip([
         "",
         "port",
@@ -213,7 +308,10 @@ fn decide_as_columns() {
 #[test]
 fn explain_tells_what_became_of_every_rule() {
     let url = "http://intra.example.com/old/keep.html";
-    let said = run(&["explain", url, "--policy", "p.yaml", "--status", "200"], "");
+    let said = run(
+        &["explain", url, "--policy", "p.yaml", "--status", "200"],
+        "",
+    );
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let rules = "\
 Rules
@@ -230,48 +328,108 @@ Rules
   ten           undecided          the destination stage was not run: none of its facts are given
 ";
     assert!(said.out.contains(rules), "{}", said.out);
-    assert!(said.out.starts_with(&format!("{url}\nallowed by rule keep\n")), "{}", said.out);
+    assert!(
+        said.out
+            .starts_with(&format!("{url}\nallowed by rule keep\n")),
+        "{}",
+        said.out
+    );
     assert!(!said.out.contains('\u{1b}'), "{}", said.out);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
     assert!(said.out.contains(decision), "{}", said.out);
-    let option =
-        |path: &str| said.out.lines().find(|l| l.trim().starts_with(path)).unwrap().trim().to_owned();
+    let option = |path: &str| {
+        said.out
+            .lines()
+            .find(|l| l.trim().starts_with(path))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
     assert_eq!(option("disposition"), "disposition  allow  keep");
     assert!(option("max_depth").ends_with("intranet"), "{}", said.out);
-    assert!(!said.out.contains("html_only") && said.out.contains("(--all shows them)"), "{}", said.out);
-    assert!(said.out.ends_with("Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n"), "{}", said.out);
+    assert!(
+        !said.out.contains("html_only") && said.out.contains("(--all shows them)"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out
+            .ends_with("Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n"),
+        "{}",
+        said.out
+    );
     let said = run(&["explain", url, "--policy", "p.yaml", "--all"], "");
-    assert!(said.out.lines().any(|l| l.contains("html_only") && l.ends_with("built-in")), "{}", said.out);
+    assert!(
+        said.out
+            .lines()
+            .any(|l| l.contains("html_only") && l.ends_with("built-in")),
+        "{}",
+        said.out
+    );
 }
 
 #[test]
 fn explain_as_json_holds_all_of_it() {
     let url = "http://intra.example.com/gone/x";
-    let said = run(&["explain", url, "--policy", "p.yaml", "--profile", "heritrix", "--format", "json"], "");
+    let said = run(
+        &[
+            "explain",
+            url,
+            "--policy",
+            "p.yaml",
+            "--profile",
+            "heritrix",
+            "--format",
+            "json",
+        ],
+        "",
+    );
     let all: Json = serde_json::from_str(&said.out).unwrap();
     let rules: Vec<(&str, &str)> = all["rules"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|rule| (rule["rule"].as_str().unwrap(), rule["status"].as_str().unwrap()))
+        .map(|rule| {
+            (
+                rule["rule"].as_str().unwrap(),
+                rule["status"].as_str().unwrap(),
+            )
+        })
         .collect();
     assert_eq!(
         rules[..4],
-        [("intranet", "matched"), ("no-cgi", "no match"), ("rules.1.2", "no match"), ("gone", "matched")]
+        [
+            ("intranet", "matched"),
+            ("no-cgi", "no match"),
+            ("rules.1.2", "no match"),
+            ("gone", "matched")
+        ]
     );
     assert_eq!(all["rules"][1]["about"], "no scripts");
     assert_eq!(all["rules"][4]["waits_for"], "response");
     let disposition = &all["options"][0];
-    assert_eq!(*disposition, json!({ "option": "disposition", "value": "allow", "set_by": "intranet" }));
-    assert_eq!(all["decision"]["status"], 404, "heritrix is told 404 for what is gone");
+    assert_eq!(
+        *disposition,
+        json!({ "option": "disposition", "value": "allow", "set_by": "intranet" })
+    );
+    assert_eq!(
+        all["decision"]["status"], 404,
+        "heritrix is told 404 for what is gone"
+    );
     let because = &all["rules"][3]["because"][0];
     let expected = json!({
         "field": "path", "value": "/gone/x", "kind": "under", "operands": ["/gone"], "holds": true,
         "text": "path /gone/x is under /gone",
     });
     assert_eq!(*because, expected);
-    assert_eq!((&all["rules"][3]["key"], &all["rules"][3]["does"]["log"]), (&json!("forbid"), &json!(true)));
-    assert_eq!(all["rules"][0]["does"]["assigns"], json!({ "disposition": "allow", "max_depth": 3 }));
+    assert_eq!(
+        (&all["rules"][3]["key"], &all["rules"][3]["does"]["log"]),
+        (&json!("forbid"), &json!(true))
+    );
+    assert_eq!(
+        all["rules"][0]["does"]["assigns"],
+        json!({ "disposition": "allow", "max_depth": 3 })
+    );
     let answer = &all["answer"];
     assert_eq!(answer["status_line"], "HTTP/1.1 404 Not Found");
     assert_eq!(answer["headers"]["crawl-rule"], "gone");
@@ -284,21 +442,55 @@ fn explain_answers_scripts_by_its_exit_code() {
         (&["http://intra.example.com/a"][..], 0),
         (&["http://intra.example.com/cgi-bin/x"], 1),
         (&["http://intra.example.com/a", "--tunnel"], 1),
-        (&["http://intra.example.com/a", "--content-type", "video/mp4"], 1),
-        (&["http://intra.example.com/a", "--header", "Content-Type: video/mp4"], 1),
+        (
+            &["http://intra.example.com/a", "--content-type", "video/mp4"],
+            1,
+        ),
+        (
+            &[
+                "http://intra.example.com/a",
+                "--header",
+                "Content-Type: video/mp4",
+            ],
+            1,
+        ),
         (&["http://intra.example.com/a", "--depth", "4"], 1),
-        (&["http://intra.example.com/a", "--address", "198.51.100.1"], 1),
-        (&["http://intra.example.com/a", "--address", "198.51.101.1", "--size", "5"], 0),
+        (
+            &["http://intra.example.com/a", "--address", "198.51.100.1"],
+            1,
+        ),
+        (
+            &[
+                "http://intra.example.com/a",
+                "--address",
+                "198.51.101.1",
+                "--size",
+                "5",
+            ],
+            0,
+        ),
         (&["http://intra.example.com:99999/a"], 2),
         (&["http://intra.example.com/a", "--status", "99"], 2),
         (&["http://intra.example.com/a", "--profile", "scapy"], 2),
     ] {
-        let said = run(&[&["explain", "--policy", "p.yaml", "--exit-code"], arguments].concat(), "");
+        let said = run(
+            &[&["explain", "--policy", "p.yaml", "--exit-code"], arguments].concat(),
+            "",
+        );
         assert_eq!(said.code, code, "{arguments:?}: {} {}", said.out, said.err);
-        assert_eq!(said.err.is_empty(), code != 2, "{arguments:?}: {}", said.err);
+        assert_eq!(
+            said.err.is_empty(),
+            code != 2,
+            "{arguments:?}: {}",
+            said.err
+        );
     }
     let said = run(&["explain", "http://a:99999/", "--policy", "p.yaml"], "");
-    assert!(said.err.starts_with("error: http://a:99999/: ") && said.err.contains("port"), "{}", said.err);
+    assert!(
+        said.err.starts_with("error: http://a:99999/: ") && said.err.contains("port"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -318,11 +510,25 @@ fn test_runs_the_cases() {
     let said = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml"], "");
     let expected = "FAILED http://intra.example.com/a\n  expect: expected reject, found allow\n  \
                     rule: expected no-cgi, found intranet\n  options.max_depth: expected 4, found 3\n";
-    assert!(said.code == 1 && said.out.contains(expected), "{}", said.out);
-    let said = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml", "--format", "json"], "");
+    assert!(
+        said.code == 1 && said.out.contains(expected),
+        "{}",
+        said.out
+    );
+    let said = crawlgate(
+        folder.path(),
+        &["test", "p.yaml", "failing.yaml", "--format", "json"],
+        "",
+    );
     let report: Json = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.code, &report["passed"], &report["failed"]), (1, &json!(1), &json!(1)));
-    assert_eq!(report["policies"][1]["cases"][0]["differences"][1]["expected"], "no-cgi");
+    assert_eq!(
+        (said.code, &report["passed"], &report["failed"]),
+        (1, &json!(1), &json!(1))
+    );
+    assert_eq!(
+        report["policies"][1]["cases"][0]["differences"][1]["expected"],
+        "no-cgi"
+    );
     for command in ["check", "run"] {
         let arguments = if command == "check" {
             vec!["check", "failing.yaml"]
@@ -330,7 +536,10 @@ fn test_runs_the_cases() {
             vec!["run", "--policy", "failing.yaml"]
         };
         let said = crawlgate(folder.path(), &arguments, "");
-        assert!(said.code == 2 && said.err.contains("failing.yaml:19:5: error: the case of"), "{said:?}");
+        assert!(
+            said.code == 2 && said.err.contains("failing.yaml:19:5: error: the case of"),
+            "{said:?}"
+        );
     }
 }
 
@@ -339,9 +548,18 @@ fn check_tells_policies_from_configurations() {
     let folder = folder();
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
     folder.write("rules/a.yaml", POLICY);
-    for paths in [&["p.yaml"][..], &["c.yaml"], &["rules"], &["rules", "c.yaml", "p.yaml"], &[]] {
+    for paths in [
+        &["p.yaml"][..],
+        &["c.yaml"],
+        &["rules"],
+        &["rules", "c.yaml", "p.yaml"],
+        &[],
+    ] {
         let said = crawlgate(folder.path(), &[&["check"], paths].concat(), "");
-        assert!(said.out.ends_with("warning\n") || said.out.ends_with("warnings\n"), "{paths:?} {said:?}");
+        assert!(
+            said.out.ends_with("warning\n") || said.out.ends_with("warnings\n"),
+            "{paths:?} {said:?}"
+        );
         assert_eq!(said.code, 0, "{paths:?} {said:?}");
     }
     // The configuration and the policy that it names are two things; named again it is not checked again.
@@ -352,12 +570,22 @@ fn check_tells_policies_from_configurations() {
 #[test]
 fn check_finds_a_policy_that_the_configuration_leaves_without_a_ledger() {
     let folder = Folder::new();
-    folder.write("p.yaml", "policy: 1\nname: t\noptions: { disposition: allow, unmodified: reject }\n");
+    folder.write(
+        "p.yaml",
+        "policy: 1\nname: t\noptions: { disposition: allow, unmodified: reject }\n",
+    );
     for (keep, code) in [("auto", 0), ("never", 2)] {
-        folder.write("c.yaml", format!("policy: {{ path: p.yaml }}\nledger: {{ keep: {keep} }}\n"));
+        folder.write(
+            "c.yaml",
+            format!("policy: {{ path: p.yaml }}\nledger: {{ keep: {keep} }}\n"),
+        );
         let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
         assert_eq!(said.code, code, "{keep}: {said:?}");
-        assert_eq!(said.err.contains("ledger.keep is never"), code == 2, "{keep}: {said:?}");
+        assert_eq!(
+            said.err.contains("ledger.keep is never"),
+            code == 2,
+            "{keep}: {said:?}"
+        );
     }
 }
 
@@ -377,11 +605,23 @@ fn check_as_json_is_for_editors() {
     folder.write("c.yaml", "lisen: 1\nlimits: { head: 5 }\n");
     let said = crawlgate(folder.path(), &["check", "c.yaml", "--format", "json"], "");
     let report: Json = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.code, said.err.as_str(), &report["errors"]), (2, "", &json!(2)));
+    assert_eq!(
+        (said.code, said.err.as_str(), &report["errors"]),
+        (2, "", &json!(2))
+    );
     let first = &report["problems"][0];
-    assert_eq!((&first["file"], &first["line"], &first["column"]), (&json!("c.yaml"), &json!(1), &json!(1)));
-    assert_eq!((&first["found"], &first["near"]), (&json!("lisen"), &json!("listen")));
-    assert_eq!((&first["end"], &first["severity"]), (&json!(6), &json!("error")));
+    assert_eq!(
+        (&first["file"], &first["line"], &first["column"]),
+        (&json!("c.yaml"), &json!(1), &json!(1))
+    );
+    assert_eq!(
+        (&first["found"], &first["near"]),
+        (&json!("lisen"), &json!("listen"))
+    );
+    assert_eq!(
+        (&first["end"], &first["severity"]),
+        (&json!(6), &json!("error"))
+    );
 }
 
 /// Whatever is broken, each command says what and where, does nothing and exits 2.
@@ -389,7 +629,10 @@ fn check_as_json_is_for_editors() {
 fn broken_input_is_told_and_nothing_is_done() {
     let folder = folder();
     folder.write("broken.yaml", "policy: 1\nname: a\nrules: [{ id: x\n");
-    folder.write("unknown.yaml", POLICY.replace("forbid: { under", "forbidd: { under"));
+    folder.write(
+        "unknown.yaml",
+        POLICY.replace("forbid: { under", "forbidd: { under"),
+    );
     folder.write("latin.yaml", b"policy: 1\nname: \xe9\n");
     folder.write("regex.yaml", "policy: 1\nname: a\noptions: { disposition: allow }\nrules:\n  - { id: r, forbid: { path: { regex: 'a(b' } } }\n");
     folder.write("list.yaml", "policy: 1\nname: a\noptions: { disposition: allow }\nlists: { l: { kind: hosts, file: none.txt } }\n");
@@ -402,29 +645,48 @@ fn broken_input_is_told_and_nothing_is_done() {
         ("latin.yaml", "line 2 is not UTF-8"),
         ("regex.yaml", "regex.yaml:5:"),
         ("list.yaml", "there is no such file"),
-        ("none.yaml", "none.yaml: error: the policy cannot be read: there is no such file"),
+        (
+            "none.yaml",
+            "none.yaml: error: the policy cannot be read: there is no such file",
+        ),
         ("empty", "no policy"),
     ] {
-        for command in
-            [&["check", name][..], &["decide", "--policy", name], &["test", name], &["run", "--policy", name]]
-        {
+        for command in [
+            &["check", name][..],
+            &["decide", "--policy", name],
+            &["test", name],
+            &["run", "--policy", name],
+        ] {
             // `check` takes a file that is neither for a configuration.
             if command[0] == "check" && matches!(name, "broken.yaml" | "latin.yaml" | "none.yaml") {
                 continue;
             }
             let said = crawlgate(folder.path(), command, "");
             assert_eq!(said.code, 2, "{command:?} {said:?}");
-            assert!(said.err.contains(expected), "{command:?} {expected} {}", said.err);
-            assert!(command[0] == "check" || said.out.is_empty(), "{command:?} {said:?}");
+            assert!(
+                said.err.contains(expected),
+                "{command:?} {expected} {}",
+                said.err
+            );
+            assert!(
+                command[0] == "check" || said.out.is_empty(),
+                "{command:?} {said:?}"
+            );
         }
     }
     for (name, expected) in [
         ("bad-config.yaml", "bad-config.yaml:"),
         ("latin.yaml", "latin.yaml: error: "),
         ("broken.yaml", "broken.yaml:3:"),
-        ("none.yaml", "none.yaml: error: the configuration cannot be read: No such file"),
+        (
+            "none.yaml",
+            "none.yaml: error: the configuration cannot be read: No such file",
+        ),
         ("empty", "Is a directory"),
-        ("names-none.yaml", "names-none.yaml:1:17: error: there is no such policy; found `none.yaml`"),
+        (
+            "names-none.yaml",
+            "names-none.yaml:1:17: error: there is no such policy; found `none.yaml`",
+        ),
     ] {
         for command in [&["run", "--config", name][..], &["check", name]] {
             if command[0] == "check" && name == "empty" {
@@ -432,7 +694,11 @@ fn broken_input_is_told_and_nothing_is_done() {
             }
             let said = crawlgate(folder.path(), command, "");
             assert_eq!(said.code, 2, "{command:?} {said:?}");
-            assert!(said.err.contains(expected), "{command:?} {expected} {}", said.err);
+            assert!(
+                said.err.contains(expected),
+                "{command:?} {expected} {}",
+                said.err
+            );
         }
     }
 }
@@ -443,12 +709,32 @@ fn run_refuses_what_would_be_dangerous_or_cannot_work() {
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = busy.local_addr().unwrap().to_string();
     for (arguments, code, expected) in [
-        (["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"], 2, "open relay"),
-        (["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"], 2, "admin.token_file"),
-        (["--listen", &busy, "--admin", "127.0.0.1:0"], 3, "cannot listen on"),
-        (["--listen", "127.0.0.1", "--admin", "127.0.0.1:0"], 2, "--listen"),
+        (
+            ["--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"],
+            2,
+            "open relay",
+        ),
+        (
+            ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"],
+            2,
+            "admin.token_file",
+        ),
+        (
+            ["--listen", &busy, "--admin", "127.0.0.1:0"],
+            3,
+            "cannot listen on",
+        ),
+        (
+            ["--listen", "127.0.0.1", "--admin", "127.0.0.1:0"],
+            2,
+            "--listen",
+        ),
     ] {
-        let said = crawlgate(folder.path(), &[&["run", "--policy", "p.yaml"], &arguments[..]].concat(), "");
+        let said = crawlgate(
+            folder.path(),
+            &[&["run", "--policy", "p.yaml"], &arguments[..]].concat(),
+            "",
+        );
         assert_eq!(said.code, code, "{arguments:?} {said:?}");
         assert!(said.err.contains(expected), "{arguments:?} {said:?}");
     }
@@ -456,19 +742,33 @@ fn run_refuses_what_would_be_dangerous_or_cannot_work() {
 
 #[test]
 fn target_shows_canonical_forms() {
-    let said = run(&["target", "HTTP://Example.COM:80/a/../b", "--format", "json"], "");
+    let said = run(
+        &["target", "HTTP://Example.COM:80/a/../b", "--format", "json"],
+        "",
+    );
     let line = lines(&said).remove(0);
-    assert_eq!((said.code, &line["canonical"]), (0, &json!("http://example.com/b")));
+    assert_eq!(
+        (said.code, &line["canonical"]),
+        (0, &json!("http://example.com/b"))
+    );
     let said = run(&["target"], "http://0x7f.1/\nhttp://a:99999/\n");
     assert_eq!(said.code, 1);
-    assert!(said.out.starts_with("loopback ") && said.out.contains("error "), "{}", said.out);
+    assert!(
+        said.out.starts_with("loopback ") && said.out.contains("error "),
+        "{}",
+        said.out
+    );
 }
 
 /// Every command has an example and its exit codes, and nothing is listed that does not work.
 #[test]
 fn help_teaches() {
     let said = run(&["--help"], "");
-    assert!(said.code == 0 && said.out.contains("Exit codes: 0 success"), "{}", said.out);
+    assert!(
+        said.code == 0 && said.out.contains("Exit codes: 0 success"),
+        "{}",
+        said.out
+    );
     for command in [
         "run",
         "demo",
@@ -482,19 +782,41 @@ fn help_teaches() {
         "completions",
         "target",
     ] {
-        assert!(said.out.contains(&format!("\n  {command} ")), "{}", said.out);
+        assert!(
+            said.out.contains(&format!("\n  {command} ")),
+            "{}",
+            said.out
+        );
         let said = run(&[command, "--help"], "");
-        assert!(said.code == 0 && said.out.contains(&format!("crawlgate {command}")), "{}", said.out);
-        assert!(said.out.contains("Example:\n") && said.out.contains("Exit codes: 0"), "{}", said.out);
+        assert!(
+            said.code == 0 && said.out.contains(&format!("crawlgate {command}")),
+            "{}",
+            said.out
+        );
+        assert!(
+            said.out.contains("Example:\n") && said.out.contains("Exit codes: 0"),
+            "{}",
+            said.out
+        );
     }
     let version = run(&["--version"], "");
     assert_eq!(
         (version.code, version.out.as_str()),
         (0, concat!("crawlgate ", env!("CARGO_PKG_VERSION"), "\n"))
     );
-    for wrong in [&[][..], &["diff"], &["import"], &["decide"], &["explain"], &["check", "--format", "xml"]] {
+    for wrong in [
+        &[][..],
+        &["diff"],
+        &["import"],
+        &["decide"],
+        &["explain"],
+        &["check", "--format", "xml"],
+    ] {
         let said = run(wrong, "");
-        assert!(said.code == 2 && said.out.is_empty() && !said.err.is_empty(), "{wrong:?} {said:?}");
+        assert!(
+            said.code == 2 && said.out.is_empty() && !said.err.is_empty(),
+            "{wrong:?} {said:?}"
+        );
     }
 }
 
@@ -530,9 +852,17 @@ fn explain_fits_a_narrow_terminal() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let rules = text.split("Options\n").next().unwrap().split("Rules\n").nth(1).unwrap();
+    let rules = text
+        .split("Options\n")
+        .next()
+        .unwrap()
+        .split("Rules\n")
+        .nth(1)
+        .unwrap();
     assert!(
-        rules.starts_with("  intranet      matched\n      host intra.example.com is in intra.example.com\n"),
+        rules.starts_with(
+            "  intranet      matched\n      host intra.example.com is in intra.example.com\n"
+        ),
         "{text}"
     );
     assert!(
@@ -541,14 +871,20 @@ fn explain_fits_a_narrow_terminal() {
         ),
         "{text}"
     );
-    assert!(rules.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(
+        rules.lines().all(|line| line.chars().count() <= 60),
+        "{text}"
+    );
 }
 
 #[test]
 fn shells_complete_commands() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let said = run(&["completions", shell], "");
-        assert!(said.code == 0 && said.err.is_empty() && said.out.contains("explain"), "{shell} {said:?}");
+        assert!(
+            said.code == 0 && said.err.is_empty() && said.out.contains("explain"),
+            "{shell} {said:?}"
+        );
         assert!(said.out.contains("threshold"), "{shell}");
     }
     assert_eq!(run(&["completions", "csh"], "").code, 2);
@@ -575,5 +911,11 @@ fn a_reader_may_leave() {
     });
     let output = child.wait_with_output().unwrap();
     let _ = written.join().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+    assert_eq!(
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap().as_str()
+        ),
+        (Some(0), "")
+    );
 }

@@ -18,7 +18,14 @@ fn one_file(text: &str) -> MemoryFiles {
 
 fn unwrapped(result: Result<Compiled, Vec<Problem>>) -> Compiled {
     result.unwrap_or_else(|problems| {
-        panic!("{}", problems.iter().map(Problem::rendered).collect::<Vec<_>>().join("\n"))
+        panic!(
+            "{}",
+            problems
+                .iter()
+                .map(Problem::rendered)
+                .collect::<Vec<_>>()
+                .join("\n")
+        )
     })
 }
 
@@ -88,9 +95,10 @@ rules:
 
 #[test]
 fn the_policies_of_the_documentation_load_and_their_cases_pass() {
-    let files = MemoryFiles::new()
-        .with("p/policy.yaml", EXAMPLE)
-        .with("p/lists/blocked.txt", "# bad\nevil.example\n\nWorse.example. # comment\n");
+    let files = MemoryFiles::new().with("p/policy.yaml", EXAMPLE).with(
+        "p/lists/blocked.txt",
+        "# bad\nevil.example\n\nWorse.example. # comment\n",
+    );
     let acme = unwrapped(load(&files, "p/policy.yaml"));
     assert_eq!((acme.policy.name(), acme.cases.len()), ("acme", 3));
     cases_pass(&acme);
@@ -102,8 +110,13 @@ fn the_policies_of_the_documentation_load_and_their_cases_pass() {
 fn cases_pass(compiled: &Compiled) {
     for case in &compiled.cases {
         let (trail, decision) = case.facts.with_facts(|facts| compiled.policy.decide(facts));
-        let intent = decision.rejects().then(|| compiled.policy.refusing(&trail, &decision).intent);
-        let answer = Answer { intent, ..Answer::default() };
+        let intent = decision
+            .rejects()
+            .then(|| compiled.policy.refusing(&trail, &decision).intent);
+        let answer = Answer {
+            intent,
+            ..Answer::default()
+        };
         let mismatches = case.mismatches(&compiled.policy, &trail, &decision, &answer);
         assert_eq!(mismatches, [], "{}", case.place);
     }
@@ -117,10 +130,24 @@ fn the_policy_to_start_from_has_nothing_to_complain_of() {
     assert!(said.is_empty(), "{}", said.join("\n"));
     assert!(starter.cases.len() >= 15);
     cases_pass(&starter);
-    let ids: Vec<&str> = starter.policy.rules().iter().map(|r| r.id.as_str()).collect();
-    let covered = |id: &&str| starter.cases.iter().any(|c| c.expect.rule.as_deref() == Some(*id));
+    let ids: Vec<&str> = starter
+        .policy
+        .rules()
+        .iter()
+        .map(|r| r.id.as_str())
+        .collect();
+    let covered = |id: &&str| {
+        starter
+            .cases
+            .iter()
+            .any(|c| c.expect.rule.as_deref() == Some(*id))
+    };
     let without: Vec<_> = ids.iter().filter(|id| !covered(id)).collect();
-    assert_eq!(without, [&"too-large", &"slowly", &"intranet"], "rules that no case names");
+    assert_eq!(
+        without,
+        [&"too-large", &"slowly", &"intranet"],
+        "rules that no case names"
+    );
 }
 
 #[test]
@@ -128,13 +155,22 @@ fn a_case_says_in_what_a_decision_differs() {
     let body = "rules:\n  - { id: a, forbid: { ext: gif }, log: true }\n\
                 cases:\n  - { url: 'http://h/a.gif', expect: { verdict: allow, status: 451, code: 760, rule: b }, logged: false }\n";
     let lines = said(body);
-    assert!(lines.iter().any(|l| l.contains("unknown key; found `logged`")), "{lines:?}");
-    let body =
-        body.replace(", logged: false }", " }").replace("rule: b", "rule: a, logged: false, stage: response");
+    assert!(
+        lines
+            .iter()
+            .any(|l| l.contains("unknown key; found `logged`")),
+        "{lines:?}"
+    );
+    let body = body
+        .replace(", logged: false }", " }")
+        .replace("rule: b", "rule: a, logged: false, stage: response");
     let c = compiled(&body.replace("code: 760", "intent: gone, options: { max_depth: 3 }"));
     let case = &c.cases[0];
     let (trail, decision) = c.policy.decide(&case.facts.facts());
-    let answer = Answer { status: Some(403), ..Answer::default() };
+    let answer = Answer {
+        status: Some(403),
+        ..Answer::default()
+    };
     let found: Vec<String> = case
         .mismatches(&c.policy, &trail, &decision, &answer)
         .iter()
@@ -167,8 +203,12 @@ fn rules_lie_flat_with_parents_before_children() {
   - { id: d, about: why, forbid: { ext: ico } }
 ",
     );
-    let shown: Vec<_> =
-        c.policy.rules().iter().map(|r| (r.id.as_str(), r.parent.map(|p| p.0), r.end.0)).collect();
+    let shown: Vec<_> = c
+        .policy
+        .rules()
+        .iter()
+        .map(|r| (r.id.as_str(), r.parent.map(|p| p.0), r.end.0))
+        .collect();
     assert_eq!(
         shown,
         [
@@ -181,16 +221,28 @@ fn rules_lie_flat_with_parents_before_children() {
         ]
     );
     assert_eq!(c.policy.rules()[5].about.as_deref(), Some("why"));
-    let advice: Vec<_> = c.problems.iter().filter(|p| p.severity == Severity::Advice).collect();
+    let advice: Vec<_> = c
+        .problems
+        .iter()
+        .filter(|p| p.severity == Severity::Advice)
+        .collect();
     assert_eq!(advice.len(), 1, "one for all rules without an id");
 }
 
 /// A rule's floor, stage, content clause and active stages: `request response c request,response`.
 fn placed(rule: &Rule) -> String {
-    let active: Vec<&str> =
-        PolicyStage::ALL.into_iter().filter(|s| rule.active.contains(*s)).map(PolicyStage::as_str).collect();
+    let active: Vec<&str> = PolicyStage::ALL
+        .into_iter()
+        .filter(|s| rule.active.contains(*s))
+        .map(PolicyStage::as_str)
+        .collect();
     let content = if rule.content_only { " content" } else { "" };
-    format!("{} {}{content} [{}]", rule.floor.as_str(), rule.stage.as_str(), active.join(","))
+    format!(
+        "{} {}{content} [{}]",
+        rule.floor.as_str(),
+        rule.stage.as_str(),
+        active.join(",")
+    )
 }
 
 #[test]
@@ -274,7 +326,9 @@ fn match_first_keeps_the_stage_of_its_children() {
     let c = compiled(
         "rules:\n  - { id: x, match: first, rules: [{ when: { content_type: a/b }, then: allow }, { then: disallow }] }\n",
     );
-    let crawlgate::policy::rule::RuleBody::Group(group) = &c.policy.rules()[0].body else { panic!() };
+    let crawlgate::policy::rule::RuleBody::Group(group) = &c.policy.rules()[0].body else {
+        panic!()
+    };
     assert_eq!(group.order, ChildOrder::First(PolicyStage::Response));
     assert!(c.policy.acts_at(PolicyStage::Response) && !c.policy.acts_at(PolicyStage::Destination));
 }
@@ -290,7 +344,12 @@ fn rules_around_decide_who_takes_part() {
     );
     let modes: Vec<Mode> = c.policy.rules().iter().map(|r| r.mode).collect();
     use Mode::{Disabled, Enforce, Shadow};
-    assert_eq!(modes, [Disabled, Disabled, Disabled, Shadow, Shadow, Disabled, Enforce]);
+    assert_eq!(
+        modes,
+        [
+            Disabled, Disabled, Disabled, Shadow, Shadow, Disabled, Enforce
+        ]
+    );
 }
 
 #[test]
@@ -317,7 +376,12 @@ fn then_stands_for_assignments() {
         );
         let c = unwrapped(load(&one_file(&text), "policy.yaml"));
         let all = options(&c.policy, "http://h/");
-        let found = json!([all["disposition"], all["index"], all["follow"], all["html_only"]]);
+        let found = json!([
+            all["disposition"],
+            all["index"],
+            all["follow"],
+            all["html_only"]
+        ]);
         assert_eq!(found, expected, "{then}");
     }
 }
@@ -337,16 +401,28 @@ fn every_key_of_a_map_is_an_option_and_null_takes_it_back() {
     let a = options(&c.policy, "http://h/");
     assert_eq!(a["politeness"]["delay"], "5s");
     assert_eq!(a["politeness"]["concurrency"], 2);
-    assert_eq!(a["politeness"]["adaptive"], json!({ "factor": 2.0, "min": "1s", "max": null }));
+    assert_eq!(
+        a["politeness"]["adaptive"],
+        json!({ "factor": 2.0, "min": "1s", "max": null })
+    );
     assert_eq!(a["meta"], json!({ "team": "a", "x": "1", "late": null }));
     let b = options(&c.policy, "http://h/b/c");
-    assert_eq!((&b["politeness"]["delay"], &b["politeness"]["concurrency"]), (&json!("1s"), &json!(7)));
-    assert_eq!(b["politeness"]["adaptive"], json!({ "factor": null, "min": null, "max": null }));
+    assert_eq!(
+        (&b["politeness"]["delay"], &b["politeness"]["concurrency"]),
+        (&json!("1s"), &json!(7))
+    );
+    assert_eq!(
+        b["politeness"]["adaptive"],
+        json!({ "factor": null, "min": null, "max": null })
+    );
     assert_eq!(b["meta"], json!({ "team": "a", "x": null, "late": null }));
     let f = options(&c.policy, "http://h/e/f");
     assert_eq!(f["meta"], json!({ "team": null, "x": null, "late": "f" }));
     let d = options(&c.policy, "http://h/d");
-    assert_eq!((&d["politeness"]["delay"], &d["meta"]["team"]), (&json!("1s"), &json!("d")));
+    assert_eq!(
+        (&d["politeness"]["delay"], &d["meta"]["team"]),
+        (&json!("1s"), &json!("d"))
+    );
 }
 
 #[test]
@@ -408,15 +484,34 @@ fn every_option_takes_the_values_of_the_documentation() {
         ("/recrawl/min_interval", json!("7d")),
         ("/strip_params", json!(["sid", "utm_source"])),
         ("/replace/0/with", json!("b")),
-        ("/request_headers", json!({ "set": { "x-team": "a" }, "remove": ["Cookie"] })),
+        (
+            "/request_headers",
+            json!({ "set": { "x-team": "a" }, "remove": ["Cookie"] }),
+        ),
     ] {
         assert_eq!(all.pointer(path), Some(&expected), "{path}");
     }
-    let warnings = c.problems.iter().filter(|p| p.severity == Severity::Warning);
+    let warnings = c
+        .problems
+        .iter()
+        .filter(|p| p.severity == Severity::Warning);
     let told: Vec<String> = warnings.map(ToString::to_string).collect();
-    let idle = told.iter().filter(|warning| warning.contains("has no effect yet")).count();
-    assert_eq!(idle, 1, "one for each option without effect: {}", told.join("\n"));
-    assert_eq!(told.len(), idle + 1, "and one for `verify: skip`: {}", told.join("\n"));
+    let idle = told
+        .iter()
+        .filter(|warning| warning.contains("has no effect yet"))
+        .count();
+    assert_eq!(
+        idle,
+        1,
+        "one for each option without effect: {}",
+        told.join("\n")
+    );
+    assert_eq!(
+        told.len(),
+        idle + 1,
+        "and one for `verify: skip`: {}",
+        told.join("\n")
+    );
 }
 
 #[test]
@@ -470,29 +565,55 @@ fn a_directory_is_one_document() {
     let c = unwrapped(load(&files, "p/"));
     let ids: Vec<&str> = c.policy.rules().iter().map(|r| r.id.as_str()).collect();
     assert_eq!(ids, ["a", "rules.2", "rules.3"]);
-    assert!(c.problems.iter().any(|p| p.found.as_deref() == Some("late.yml")));
+    assert!(
+        c.problems
+            .iter()
+            .any(|p| p.found.as_deref() == Some("late.yml"))
+    );
     let facts = CaseFacts::of_url("http://a.foo.com/").unwrap();
     assert!(c.policy.decide(&facts.facts()).1.rejects());
 
-    let twice = files.clone().with("p/40.yaml", "name: other\nrules:\n  - { id: a, forbid: { ext: ico } }\n");
-    let lines: Vec<String> = load(&twice, "p").unwrap_err().iter().map(ToString::to_string).collect();
+    let twice = files.clone().with(
+        "p/40.yaml",
+        "name: other\nrules:\n  - { id: a, forbid: { ext: ico } }\n",
+    );
+    let lines: Vec<String> = load(&twice, "p")
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert!(
-        lines.iter().any(|l| l.starts_with("p/40.yaml:1:1: error: a key that only one file")),
+        lines
+            .iter()
+            .any(|l| l.starts_with("p/40.yaml:1:1: error: a key that only one file")),
         "{lines:?}"
     );
     assert!(
-        lines.iter().any(|l| l.contains("p/40.yaml:3:11") && l.contains("p/20-rules.yaml:2:11")),
+        lines
+            .iter()
+            .any(|l| l.contains("p/40.yaml:3:11") && l.contains("p/20-rules.yaml:2:11")),
         "{lines:?}"
     );
 
     let headless = MemoryFiles::new().with("p/a.yaml", "rules: []\n");
-    let lines: Vec<String> = load(&headless, "p").unwrap_err().iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = load(&headless, "p")
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert!(
         lines[0].contains("no file of the policy has `policy: 1`") && lines[0].contains("a.yaml"),
         "{lines:?}"
     );
-    let missing: Vec<String> = load(&headless, "q").unwrap_err().iter().map(ToString::to_string).collect();
-    assert_eq!(missing, ["q: error: the policy cannot be read: there is no such file; found `q`"]);
+    let missing: Vec<String> = load(&headless, "q")
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        missing,
+        ["q: error: the policy cannot be read: there is no such file; found `q`"]
+    );
 }
 
 #[test]
@@ -501,44 +622,83 @@ fn the_revision_covers_files_and_lists() {
         "{HEAD}lists: {{ l: {{ kind: domains, file: l.txt }} }}\nrules:\n  - {{ id: a, forbid: {{ in: l }} }}\n"
     );
     let revision = |path: &str, text: &str, list: &str| {
-        let directory = path.rsplit_once('/').map_or(String::new(), |(d, _)| format!("{d}/"));
-        let files = MemoryFiles::new().with(path, text).with(&format!("{directory}l.txt"), list);
+        let directory = path
+            .rsplit_once('/')
+            .map_or(String::new(), |(d, _)| format!("{d}/"));
+        let files = MemoryFiles::new()
+            .with(path, text)
+            .with(&format!("{directory}l.txt"), list);
         unwrapped(load(&files, path)).policy.revision().to_owned()
     };
     let first = revision("policy.yaml", &text, "a.com\n");
-    assert!(first.len() == 8 && first.bytes().all(|b| b.is_ascii_hexdigit()), "{first}");
-    assert_eq!(first, revision("etc/crawl/policy.yaml", &text, "a.com\n"), "wherever it lies");
+    assert!(
+        first.len() == 8 && first.bytes().all(|b| b.is_ascii_hexdigit()),
+        "{first}"
+    );
+    assert_eq!(
+        first,
+        revision("etc/crawl/policy.yaml", &text, "a.com\n"),
+        "wherever it lies"
+    );
     assert_ne!(first, revision("policy.yaml", &text, "b.com\n"));
-    assert_ne!(first, revision("policy.yaml", &format!("{text}# x\n"), "a.com\n"));
+    assert_ne!(
+        first,
+        revision("policy.yaml", &format!("{text}# x\n"), "a.com\n")
+    );
     assert_ne!(first, revision("other.yaml", &text, "a.com\n"));
 }
 
 #[test]
 fn list_files_may_be_odd_but_not_anything() {
-    let body = "lists: { l: { kind: domains, file: l.txt } }\nrules:\n  - { id: a, forbid: { in: l } }\n";
+    let body =
+        "lists: { l: { kind: domains, file: l.txt } }\nrules:\n  - { id: a, forbid: { in: l } }\n";
     for (bytes, expected) in [
-        (b"\x1f\x8b\x08\x00".to_vec(), "the file cannot be unpacked: "),
+        (
+            b"\x1f\x8b\x08\x00".to_vec(),
+            "the file cannot be unpacked: ",
+        ),
         (b"a.com\nb\xff.com\n".to_vec(), "line 2 is not UTF-8"),
-        (b"a.com\n http://x/ \n".to_vec(), "l.txt:2:2: error: not a host but a URL"),
+        (
+            b"a.com\n http://x/ \n".to_vec(),
+            "l.txt:2:2: error: not a host but a URL",
+        ),
     ] {
         let files = one_file(&format!("{HEAD}{body}")).with("l.txt", bytes);
-        let lines: Vec<String> =
-            load(&files, "policy.yaml").unwrap_err().iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = load(&files, "policy.yaml")
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
     }
-    let files =
-        one_file(&format!("{HEAD}{body}")).with("l.txt", b"\xef\xbb\xbf# x\r\n\r\n a.com # y\r\n".to_vec());
+    let files = one_file(&format!("{HEAD}{body}"))
+        .with("l.txt", b"\xef\xbb\xbf# x\r\n\r\n a.com # y\r\n".to_vec());
     let c = unwrapped(load(&files, "policy.yaml"));
-    assert!(c.policy.decide(&CaseFacts::of_url("http://a.com/").unwrap().facts()).1.rejects());
+    assert!(
+        c.policy
+            .decide(&CaseFacts::of_url("http://a.com/").unwrap().facts())
+            .1
+            .rejects()
+    );
     let many: String = (0..100).map(|n| format!("http://{n}/\n")).collect();
     let files = one_file(&format!("{HEAD}{body}")).with("l.txt", many);
     let problems = load(&files, "policy.yaml").unwrap_err();
     assert_eq!(problems.len(), 21, "twenty, and how many more");
-    for path in
-        ["/etc/passwd", "../l.txt", "a/../../l.txt", "", "./l.txt", "a//l.txt", "a\\l.txt", "C:/l.txt"]
-    {
+    for path in [
+        "/etc/passwd",
+        "../l.txt",
+        "a/../../l.txt",
+        "",
+        "./l.txt",
+        "a//l.txt",
+        "a\\l.txt",
+        "C:/l.txt",
+    ] {
         let lines = said(&body.replace("l.txt", &format!("{path:?}")));
-        assert!(lines[0].contains("must not leave the policy's directory"), "{path}: {lines:?}");
+        assert!(
+            lines[0].contains("must not leave the policy's directory"),
+            "{path}: {lines:?}"
+        );
     }
 }
 
@@ -547,13 +707,39 @@ fn options_of_the_connection_depend_on_the_host_alone() {
     let set = "set: { tls: tunnel }";
     for (rules, refused) in [
         (format!("[{{ id: x, {set} }}]"), false),
-        (format!("[{{ id: x, when: {{ domain: h, port: 443, scheme: https, crawler: c }}, {set} }}]"), false),
+        (
+            format!(
+                "[{{ id: x, when: {{ domain: h, port: 443, scheme: https, crawler: c }}, {set} }}]"
+            ),
+            false,
+        ),
         (format!("[{{ id: x, when: {{ in: l }}, {set} }}]"), false),
-        (format!("[{{ id: x, when: {{ method: GET }}, {set} }}]"), true),
-        (format!("[{{ id: x, when: {{ address: 10.0.0.0/8 }}, {set} }}]"), true),
-        (format!("[{{ when: {{ under: /a }}, rules: [{{ id: x, when: {{ host: h }}, {set} }}] }}]"), true),
-        (format!("[{{ match: first, rules: [{{ forbid: {{ host: h }} }}, {{ id: x, {set} }}] }}]"), false),
-        (format!("[{{ match: first, rules: [{{ forbid: {{ ext: a }} }}, {{ id: x, {set} }}] }}]"), true),
+        (
+            format!("[{{ id: x, when: {{ method: GET }}, {set} }}]"),
+            true,
+        ),
+        (
+            format!("[{{ id: x, when: {{ address: 10.0.0.0/8 }}, {set} }}]"),
+            true,
+        ),
+        (
+            format!(
+                "[{{ when: {{ under: /a }}, rules: [{{ id: x, when: {{ host: h }}, {set} }}] }}]"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "[{{ match: first, rules: [{{ forbid: {{ host: h }} }}, {{ id: x, {set} }}] }}]"
+            ),
+            false,
+        ),
+        (
+            format!(
+                "[{{ match: first, rules: [{{ forbid: {{ ext: a }} }}, {{ id: x, {set} }}] }}]"
+            ),
+            true,
+        ),
         (
             format!(
                 "[{{ match: first, rules: [{{ forbid: {{ ext: a }} }}, {{ rules: [{{ id: x, {set} }}] }}] }}]"
@@ -567,8 +753,12 @@ fn options_of_the_connection_depend_on_the_host_alone() {
             false,
         ),
     ] {
-        let lines = said(&format!("lists: {{ l: {{ kind: hosts, items: [h] }} }}\nrules: {rules}\n"));
-        let found = lines.iter().any(|l| l.contains("error: rule x: `tls` acts before"));
+        let lines = said(&format!(
+            "lists: {{ l: {{ kind: hosts, items: [h] }} }}\nrules: {rules}\n"
+        ));
+        let found = lines
+            .iter()
+            .any(|l| l.contains("error: rule x: `tls` acts before"));
         assert_eq!(found, refused, "{rules}: {lines:?}");
     }
 }
@@ -576,20 +766,41 @@ fn options_of_the_connection_depend_on_the_host_alone() {
 #[test]
 fn nesting_is_deep_but_bounded() {
     let nots = |n: usize| format!("{}{{ host: h }}{}", "{ not: ".repeat(n), " }".repeat(n));
-    let rules = |n: usize, inner: &str| format!("{}{inner}{}", "{ rules: [".repeat(n), "] }".repeat(n));
+    let rules =
+        |n: usize, inner: &str| format!("{}{inner}{}", "{ rules: [".repeat(n), "] }".repeat(n));
     let c = compiled(&format!("rules: [{{ id: x, forbid: {} }}]\n", nots(32)));
-    let rejects = |url| c.policy.decide(&CaseFacts::of_url(url).unwrap().facts()).1.rejects();
+    let rejects = |url| {
+        c.policy
+            .decide(&CaseFacts::of_url(url).unwrap().facts())
+            .1
+            .rejects()
+    };
     assert!(rejects("http://h/") && !rejects("http://i/"));
-    let c = compiled(&format!("rules: [{}]\n", rules(20, "{ forbid: { ext: gif } }")));
-    assert_eq!(c.policy.rules().last().map(|r| r.id.as_str()), Some(&*format!("rules{}", ".1".repeat(21))));
-    for (text, expected) in
-        [(nots(33), "conditions nested more than 32 deep"), (nots(70), "nested more than 64 levels deep")]
-    {
+    let c = compiled(&format!(
+        "rules: [{}]\n",
+        rules(20, "{ forbid: { ext: gif } }")
+    ));
+    assert_eq!(
+        c.policy.rules().last().map(|r| r.id.as_str()),
+        Some(&*format!("rules{}", ".1".repeat(21)))
+    );
+    for (text, expected) in [
+        (nots(33), "conditions nested more than 32 deep"),
+        (nots(70), "nested more than 64 levels deep"),
+    ] {
         let lines = said(&format!("rules: [{{ id: x, forbid: {text} }}]\n"));
         assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
     }
-    let lines = said(&format!("rules: [{}]\n", rules(26, "{ forbid: { ext: gif } }")));
-    assert!(lines.iter().any(|l| l.contains("rules nested more than 24 deep")), "{lines:?}");
+    let lines = said(&format!(
+        "rules: [{}]\n",
+        rules(26, "{ forbid: { ext: gif } }")
+    ));
+    assert!(
+        lines
+            .iter()
+            .any(|l| l.contains("rules nested more than 24 deep")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -603,13 +814,26 @@ rules:
 ";
     let c = compiled(body);
     assert_eq!(c.policy.disabled(), 3);
-    let live: Vec<&str> =
-        c.policy.rules().iter().filter(|r| r.mode == Mode::Enforce).map(|r| r.id.as_str()).collect();
+    let live: Vec<&str> = c
+        .policy
+        .rules()
+        .iter()
+        .filter(|r| r.mode == Mode::Enforce)
+        .map(|r| r.id.as_str())
+        .collect();
     assert_eq!(live, ["e"]);
-    assert_eq!(c.problems.iter().filter(|p| p.message.contains("is disabled")).count(), 3);
+    assert_eq!(
+        c.problems
+            .iter()
+            .filter(|p| p.message.contains("is disabled"))
+            .count(),
+        3
+    );
     let lines = said(&format!("{body}  - {{ id: f, forbid: {{ hots: h }} }}\n"));
     assert!(
-        lines.iter().any(|l| l.contains("error: rule f: no such field")),
+        lines
+            .iter()
+            .any(|l| l.contains("error: rule f: no such field")),
         "any other error still refuses"
     );
 }
@@ -626,9 +850,15 @@ fn big_policies_load() {
             "  - {{ id: r{n}, forbid: {{ domain: d{n}.example.com, path: /p{n} }}, log: true }}\n"
         ));
     }
-    let domains: String = (0..100_000).map(|n| format!("host{n}.example.org\n")).collect();
-    let prefixes: String = (0..100_000).map(|n| format!("http://host{n}.example.net/x/\n")).collect();
-    let files = one_file(&text).with("a.txt", domains).with("b.txt", prefixes);
+    let domains: String = (0..100_000)
+        .map(|n| format!("host{n}.example.org\n"))
+        .collect();
+    let prefixes: String = (0..100_000)
+        .map(|n| format!("http://host{n}.example.net/x/\n"))
+        .collect();
+    let files = one_file(&text)
+        .with("a.txt", domains)
+        .with("b.txt", prefixes);
     let clock = Clock::system();
     let start = clock.now();
     let c = unwrapped(load(&files, "policy.yaml"));
@@ -644,7 +874,11 @@ fn big_policies_load() {
         let (trail, decision) = c.policy.decide(&facts.facts());
         let trail: &Trail = &trail;
         assert!(decision.rejects(), "{url}");
-        assert_eq!(trail.matched().first().and_then(|r| c.policy.rule_id(*r)), Some(rule), "{url}");
+        assert_eq!(
+            trail.matched().first().and_then(|r| c.policy.rule_id(*r)),
+            Some(rule),
+            "{url}"
+        );
     }
     // Generous: this is a debug build on a shared machine.
     assert!(took.as_secs() < 60, "{took:?}");

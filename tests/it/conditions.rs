@@ -23,7 +23,14 @@ fn holds(condition: &str, facts: Json) -> bool {
     );
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!("{condition}: {}", problems.iter().map(|p| p.rendered()).collect::<Vec<_>>().join("\n"))
+        panic!(
+            "{condition}: {}",
+            problems
+                .iter()
+                .map(|p| p.rendered())
+                .collect::<Vec<_>>()
+                .join("\n")
+        )
     });
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     facts.with_facts(|facts| compiled.policy.decide(facts).1.rejects())
@@ -53,7 +60,10 @@ fn fields_hold_what_the_documentation_says() {
         ("rel_path", "folder/products"),
         ("rel_path_and_query", "folder/products?sort=name&order=asc"),
         ("query", "sort=name&order=asc"),
-        ("authority_path_query", "www.example.com/folder/products?sort=name&order=asc"),
+        (
+            "authority_path_query",
+            "www.example.com/folder/products?sort=name&order=asc",
+        ),
         ("param.sort", "name"),
         ("method", "GET"),
         ("crawler", "anonymous"),
@@ -62,7 +72,10 @@ fn fields_hold_what_the_documentation_says() {
         assert!(holds(&exact, json!({ "url": PRODUCTS })), "{exact}");
         let length = format!("{{ {field}: {{ length: {} }} }}", value.len());
         assert!(holds(&length, json!({ "url": PRODUCTS })), "{length}");
-        let other = format!("{{ {field}: {{ suffix: '{value}', length: \"[{}:]\" }} }}", value.len() + 1);
+        let other = format!(
+            "{{ {field}: {{ suffix: '{value}', length: \"[{}:]\" }} }}",
+            value.len() + 1
+        );
         assert!(!holds(&other, json!({ "url": PRODUCTS })), "{other}");
     }
 }
@@ -77,14 +90,30 @@ fn kinds_of_text() {
         ("{ path: { suffix: .html } }", "http://h/x.htm", false),
         ("{ path: { contains: /b/ } }", "http://h/a/b/c", true),
         ("{ path: { contains: B } }", "http://h/a/b/c", false),
-        ("{ path: { contains: B, case: ignore } }", "http://h/a/b/c", true),
+        (
+            "{ path: { contains: B, case: ignore } }",
+            "http://h/a/b/c",
+            true,
+        ),
         ("{ path: { regex: '^/a\\d+$' } }", "http://h/a12", true),
-        ("{ path: { regex: 'A', case: ignore } }", "http://h/a12", true),
+        (
+            "{ path: { regex: 'A', case: ignore } }",
+            "http://h/a12",
+            true,
+        ),
         ("{ path: { regex: 'A' } }", "http://h/a12", false),
         ("{ path: { glob: '/a*z' } }", "http://h/abc/z", true),
         ("{ path: { glob: '/a*z' } }", "http://h/abc/zz/y", false),
-        ("{ url: { glob: 'http://*.foo.com/*' } }", "http://a.b.foo.com/x?y", true),
-        ("{ url: { glob: 'http://*.foo.com/*' } }", "http://foo.com/", false),
+        (
+            "{ url: { glob: 'http://*.foo.com/*' } }",
+            "http://a.b.foo.com/x?y",
+            true,
+        ),
+        (
+            "{ url: { glob: 'http://*.foo.com/*' } }",
+            "http://foo.com/",
+            false,
+        ),
         ("{ path: { glob: '/\\*' } }", "http://h/*", true),
         ("{ path: { glob: '/\\*' } }", "http://h/x", false),
         ("{ path: { prefix: /a, suffix: z } }", "http://h/abz", true),
@@ -122,12 +151,28 @@ fn shortcuts() {
         ("{ site: 'http://www.foo.com' }", "http://foo.com/x", true),
         ("{ site: 'http://foo.com' }", "https://foo.com/x", false),
         ("{ site: 'http://foo.com' }", "http://foo.com.evil/", false),
-        ("{ site: 'http://foo.com/p' }", "http://www.foo.com/p", false),
+        (
+            "{ site: 'http://foo.com/p' }",
+            "http://www.foo.com/p",
+            false,
+        ),
         ("{ site: 'http://foo.com/p' }", "http://foo.com/p/q", true),
         ("{ surt: 'com,example,' }", "http://a.example.com/", true),
-        ("{ surt: 'com,example,)/x' }", "https://example.com/xy", true),
-        ("{ surt: 'com,example,)/x' }", "http://a.example.com/xy", false),
-        ("{ surt: 'http://(com,Example,)/X' }", "http://example.com/X", true),
+        (
+            "{ surt: 'com,example,)/x' }",
+            "https://example.com/xy",
+            true,
+        ),
+        (
+            "{ surt: 'com,example,)/x' }",
+            "http://a.example.com/xy",
+            false,
+        ),
+        (
+            "{ surt: 'http://(com,Example,)/X' }",
+            "http://example.com/X",
+            true,
+        ),
     ]);
 }
 
@@ -141,7 +186,11 @@ fn boolean_forms() {
         ("{ all: [{ host: x }, { path: /a }] }", "http://h/a", false),
         ("{ not: { host: [x, y] } }", "http://h/", true),
         ("{ not: { host: [x, h] } }", "http://h/", false),
-        ("{ not: { any: [{ host: x }, { not: { path: /a } }] } }", "http://h/a", true),
+        (
+            "{ not: { any: [{ host: x }, { not: { path: /a } }] } }",
+            "http://h/a",
+            true,
+        ),
     ]);
 }
 
@@ -149,7 +198,11 @@ fn boolean_forms() {
 fn values_are_canonical_and_escapes_fit_in_either_case() {
     check(&[
         ("{ host: bücher.de }", "http://xn--bcher-kva.de/", true),
-        ("{ host: { suffix: .BÜCHER.de } }", "http://a.xn--bcher-kva.de/", true),
+        (
+            "{ host: { suffix: .BÜCHER.de } }",
+            "http://a.xn--bcher-kva.de/",
+            true,
+        ),
         ("{ host: 0x7f.1 }", "http://127.0.0.1/", true),
         ("{ authority: 'H:8080' }", "http://h:8080/", true),
         ("{ path: '/a b' }", "http://h/a%20bc", true),
@@ -168,21 +221,53 @@ fn values_are_canonical_and_escapes_fit_in_either_case() {
         ("{ ext: 'é' }", "http://h/a.%c3%a9", true),
         ("{ url: { contains: '{' } }", "http://h/?{", true),
         ("{ url: { contains: '{' } }", "http://h/%7b", true),
-        ("{ url: { exact: 'http://h/a b?c d' } }", "http://h/a%20b?c%20d", true),
+        (
+            "{ url: { exact: 'http://h/a b?c d' } }",
+            "http://h/a%20b?c%20d",
+            true,
+        ),
         ("{ path: { exact: '/%7e' } }", "http://h/~", false),
-        ("{ path: { exact: '/%7e', norm: true } }", "http://h/~", true),
-        ("{ path: { exact: '/~', norm: true } }", "http://h/%7E", true),
-        ("{ path: { exact: '/é', norm: true } }", "http://h/%c3%a9", true),
-        ("{ path: { regex: '^/~$', norm: true } }", "http://h/%7E", true),
-        ("{ path: { regex: '^/é$', norm: true } }", "http://h/%c3%A9", true),
-        ("{ path: { glob: '/é*', norm: true } }", "http://h/%c3%A9x", true),
+        (
+            "{ path: { exact: '/%7e', norm: true } }",
+            "http://h/~",
+            true,
+        ),
+        (
+            "{ path: { exact: '/~', norm: true } }",
+            "http://h/%7E",
+            true,
+        ),
+        (
+            "{ path: { exact: '/é', norm: true } }",
+            "http://h/%c3%a9",
+            true,
+        ),
+        (
+            "{ path: { regex: '^/~$', norm: true } }",
+            "http://h/%7E",
+            true,
+        ),
+        (
+            "{ path: { regex: '^/é$', norm: true } }",
+            "http://h/%c3%A9",
+            true,
+        ),
+        (
+            "{ path: { glob: '/é*', norm: true } }",
+            "http://h/%c3%A9x",
+            true,
+        ),
     ]);
 }
 
 #[test]
 fn counts_and_numbers() {
     check(&[
-        ("{ url: { length: '[30:]' } }", "http://h/0123456789012345678901", true),
+        (
+            "{ url: { length: '[30:]' } }",
+            "http://h/0123456789012345678901",
+            true,
+        ),
         ("{ url: { length: '[30:]' } }", "http://h/", false),
         ("{ path: { segments: 2 } }", "http://h//a/b/", true),
         ("{ url: { segments: { min: 2 } } }", "http://h/a/b", true),
@@ -235,15 +320,28 @@ fn lists() {
         ("{ param.a: { in: words } }", "http://h/?a=x", true),
         ("{ not: { in: doms } }", "http://h/", true),
     ]);
-    assert!(holds("{ method: { in: words } }", json!({ "url": "http://h/", "method": "POST" })));
+    assert!(holds(
+        "{ method: { in: words } }",
+        json!({ "url": "http://h/", "method": "POST" })
+    ));
     let typed = json!({ "url": "http://h/", "content_type": "text/html" });
-    assert!(holds("{ content_type: { in: words } }", typed), "types never distinguish case");
-    for (address, expected) in
-        [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("2001:db8::7", true), ("11.0.0.1", false)]
-    {
+    assert!(
+        holds("{ content_type: { in: words } }", typed),
+        "types never distinguish case"
+    );
+    for (address, expected) in [
+        ("10.1.2.3", true),
+        ("::ffff:10.1.2.3", true),
+        ("2001:db8::7", true),
+        ("11.0.0.1", false),
+    ] {
         let facts = json!({ "url": "http://h/", "address": address });
         assert_eq!(holds("{ in: nets }", facts.clone()), expected, "{address}");
-        assert_eq!(holds("{ address: { in: nets } }", facts), expected, "{address}");
+        assert_eq!(
+            holds("{ address: { in: nets } }", facts),
+            expected,
+            "{address}"
+        );
     }
 }
 
@@ -251,42 +349,122 @@ fn lists() {
 fn fields_of_the_request_the_address_and_the_response() {
     let rows: [(&str, Json, bool); 30] = [
         ("{ method: [POST, PUT] }", json!({ "method": "PUT" }), true),
-        ("{ crawler: news-bot }", json!({ "crawler": "news-bot" }), true),
+        (
+            "{ crawler: news-bot }",
+            json!({ "crawler": "news-bot" }),
+            true,
+        ),
         ("{ crawler: anonymous }", json!({}), true),
-        ("{ referer: { prefix: 'http://x/' } }", json!({ "referer": "http://x/y" }), true),
+        (
+            "{ referer: { prefix: 'http://x/' } }",
+            json!({ "referer": "http://x/y" }),
+            true,
+        ),
         ("{ dest: embed }", json!({ "dest": "embed" }), true),
         ("{ dest: embed }", json!({}), false),
         ("{ depth: '[3:]' }", json!({ "depth": 3 }), true),
         ("{ depth: '[:9]' }", json!({}), false),
-        ("{ address: 10.0.0.0/8 }", json!({ "address": "10.9.9.9" }), true),
-        ("{ address: '9.0.0.0 255.0.0.0' }", json!({ "address": "9.1.1.1" }), true),
-        ("{ address: [192.0.2.1, '::1'] }", json!({ "address": "::1" }), true),
-        ("{ address: { cidr: '2001:db8::/32' } }", json!({ "address": "2001:db9::" }), false),
-        ("{ content_type: image/* }", json!({ "content_type": "IMAGE/png; x=y" }), true),
-        ("{ content_type: [text/html, image/*] }", json!({ "content_type": "text/html" }), true),
-        ("{ content_type: [text/html, image/*] }", json!({ "content_type": "image/gif" }), true),
-        ("{ content_type: [text/html, image/*] }", json!({ "content_type": "images/gif" }), false),
-        ("{ content_type: Text/HTML }", json!({ "content_type": "text/html" }), true),
+        (
+            "{ address: 10.0.0.0/8 }",
+            json!({ "address": "10.9.9.9" }),
+            true,
+        ),
+        (
+            "{ address: '9.0.0.0 255.0.0.0' }",
+            json!({ "address": "9.1.1.1" }),
+            true,
+        ),
+        (
+            "{ address: [192.0.2.1, '::1'] }",
+            json!({ "address": "::1" }),
+            true,
+        ),
+        (
+            "{ address: { cidr: '2001:db8::/32' } }",
+            json!({ "address": "2001:db9::" }),
+            false,
+        ),
+        (
+            "{ content_type: image/* }",
+            json!({ "content_type": "IMAGE/png; x=y" }),
+            true,
+        ),
+        (
+            "{ content_type: [text/html, image/*] }",
+            json!({ "content_type": "text/html" }),
+            true,
+        ),
+        (
+            "{ content_type: [text/html, image/*] }",
+            json!({ "content_type": "image/gif" }),
+            true,
+        ),
+        (
+            "{ content_type: [text/html, image/*] }",
+            json!({ "content_type": "images/gif" }),
+            false,
+        ),
+        (
+            "{ content_type: Text/HTML }",
+            json!({ "content_type": "text/html" }),
+            true,
+        ),
         ("{ content_type: '' }", json!({ "size": 1 }), true),
-        ("{ content_type: image/* }", json!({ "content_type": "image/png", "status": 404 }), false),
+        (
+            "{ content_type: image/* }",
+            json!({ "content_type": "image/png", "status": 404 }),
+            false,
+        ),
         (
             "{ content_type: image/*, status: 404 }",
             json!({ "content_type": "image/png", "status": 404 }),
             true,
         ),
         ("{ status: 5xx }", json!({ "status": 503 }), true),
-        ("{ status: [404, '[500:502]'] }", json!({ "status": 503 }), false),
+        (
+            "{ status: [404, '[500:502]'] }",
+            json!({ "status": 503 }),
+            false,
+        ),
         ("{ size: { min: 1MiB } }", json!({ "size": 1048576 }), true),
         ("{ size: '[:5]' }", json!({ "status": 200 }), false),
-        ("{ header.X-A: b }", json!({ "headers": { "x-a": "b" } }), true),
-        ("{ header.x-a: B }", json!({ "headers": { "X-A": "b" } }), false),
-        ("{ header.x-a: { contains: c } }", json!({ "headers": { "x-a": ["b", "c"] } }), true),
-        ("{ usage.train-ai: deny }", json!({ "usage": { "train-ai": "deny" } }), true),
-        ("{ meta_robots: { contains: noindex } }", json!({ "meta_robots": "noindex, nofollow" }), true),
-        ("{ canonical: 'http://c/' }", json!({ "canonical": "http://c/" }), true),
+        (
+            "{ header.X-A: b }",
+            json!({ "headers": { "x-a": "b" } }),
+            true,
+        ),
+        (
+            "{ header.x-a: B }",
+            json!({ "headers": { "X-A": "b" } }),
+            false,
+        ),
+        (
+            "{ header.x-a: { contains: c } }",
+            json!({ "headers": { "x-a": ["b", "c"] } }),
+            true,
+        ),
+        (
+            "{ usage.train-ai: deny }",
+            json!({ "usage": { "train-ai": "deny" } }),
+            true,
+        ),
+        (
+            "{ meta_robots: { contains: noindex } }",
+            json!({ "meta_robots": "noindex, nofollow" }),
+            true,
+        ),
+        (
+            "{ canonical: 'http://c/' }",
+            json!({ "canonical": "http://c/" }),
+            true,
+        ),
     ];
     for (condition, mut facts, expected) in rows {
         facts["url"] = json!("http://h/");
-        assert_eq!(holds(condition, facts.clone()), expected, "{condition} with {facts}");
+        assert_eq!(
+            holds(condition, facts.clone()),
+            expected,
+            "{condition} with {facts}"
+        );
     }
 }

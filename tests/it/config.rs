@@ -10,8 +10,9 @@ use crawlgate::config::file::{ConfigFile, TlsText};
 use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::{
-    Admin, AuthorityFiles, Events, KeepLedger, Ledger, Listener, LogFormat, LogTarget, MetricsLevel, OnFull,
-    PolicyOrigin, ProfileChoice, Resolver, Roots, Rotate, Store, Tls, Workers,
+    Admin, AuthorityFiles, Events, KeepLedger, Ledger, Listener, LogFormat, LogTarget,
+    MetricsLevel, OnFull, PolicyOrigin, ProfileChoice, Resolver, Roots, Rotate, Store, Tls,
+    Workers,
 };
 use crawlgate::gate::crawlers::Anonymous;
 use crawlgate::gate::crawlers::password::Verdict;
@@ -67,7 +68,10 @@ telemetry: { metrics: full, otlp: none }
 "#;
 
 fn listener(address: &str, crawler: Option<&str>) -> Listener {
-    Listener { address: address.parse().unwrap(), crawler: crawler.and_then(Slug::new) }
+    Listener {
+        address: address.parse().unwrap(),
+        crawler: crawler.and_then(Slug::new),
+    }
 }
 
 fn nothing(_: &str) -> Option<String> {
@@ -78,16 +82,29 @@ fn nothing(_: &str) -> Option<String> {
 fn read(text: &str) -> (ConfigFile, Vec<String>) {
     let mut problems = Problems::new();
     let config = ConfigFile::read(&Arc::from("c.yaml"), text, &nothing, &mut problems);
-    (config, problems.into_vec().iter().map(ToString::to_string).collect())
+    (
+        config,
+        problems
+            .into_vec()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    )
 }
 
 fn overrides(config: &Path) -> Overrides {
-    Overrides { config: Some(config.to_owned()), ..Overrides::default() }
+    Overrides {
+        config: Some(config.to_owned()),
+        ..Overrides::default()
+    }
 }
 
 /// Loads in a directory; the problems as lines if it is refused.
 fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-    let around = Surroundings { directory, variables: &nothing };
+    let around = Surroundings {
+        directory,
+        variables: &nothing,
+    };
     load(overrides, &around).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
@@ -95,7 +112,10 @@ fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>
 fn home_of_tls(certs: &str) -> Tls {
     let file = |name: &str| Path::new(certs).join(name);
     Tls {
-        authorities: vec![AuthorityFiles { cert: file("ca.pem"), key: file("ca.key") }],
+        authorities: vec![AuthorityFiles {
+            cert: file("ca.pem"),
+            key: file("ca.key"),
+        }],
         bundle: file("bundle.pem"),
         ..Tls::default()
     }
@@ -107,10 +127,18 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(problems, [""; 0]);
     let silent = ConfigFile::default();
     assert_eq!(config.policy_path.as_ref().unwrap().0, "policy.yaml");
-    let tls = config.tls.clone().resolve(Path::new("config"), Path::new("unused"));
+    let tls = config
+        .tls
+        .clone()
+        .resolve(Path::new("config"), Path::new("unused"));
     assert_eq!(tls, home_of_tls("config/../certs"));
     assert_eq!(config.store_path.as_deref(), Some("../var/crawlgate"));
-    let named = ConfigFile { policy_path: None, tls: TlsText::default(), store_path: None, ..config };
+    let named = ConfigFile {
+        policy_path: None,
+        tls: TlsText::default(),
+        store_path: None,
+        ..config
+    };
     assert_eq!(named, silent);
     assert_eq!(read("").0, silent);
     assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
@@ -155,11 +183,17 @@ telemetry: { metrics: none }
 
 /// The settings of `tls` in [`EVERY_KEY`].
 fn every_key_of_tls(etc: &Path) -> Tls {
-    let authority = |cert: &str, key: &str| AuthorityFiles { cert: etc.join(cert), key: etc.join(key) };
+    let authority = |cert: &str, key: &str| AuthorityFiles {
+        cert: etc.join(cert),
+        key: etc.join(key),
+    };
     Tls {
         intercept: true,
         intercept_to_reject: false,
-        authorities: vec![authority("new.pem", "new.key"), authority("/etc/old.pem", "../old.key")],
+        authorities: vec![
+            authority("new.pem", "new.key"),
+            authority("/etc/old.pem", "../old.key"),
+        ],
         create: false,
         bundle: etc.join("all.pem"),
         verify_upstream: false,
@@ -187,7 +221,15 @@ fn every_key_of_ledger(etc: &Path) -> Ledger {
         keep: Duration::from_secs(300),
     };
     let (keep, on_full) = (KeepLedger::Always, OnFull::Drop);
-    Ledger { keep, on_full, queue: 1, temporary_errors: 2, cache: 3 << 20, sweep_rate: 4, events }
+    Ledger {
+        keep,
+        on_full,
+        queue: 1,
+        temporary_errors: 2,
+        cache: 3 << 20,
+        sweep_rate: 4,
+        events,
+    }
 }
 
 #[test]
@@ -197,21 +239,51 @@ fn every_key_reaches_its_setting() {
     folder.write("etc/rules/a.yaml", "");
     let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
     let etc = folder.path().join("etc");
-    assert_eq!(settings.listen, [listener("127.0.0.1:1", None), listener("[::1]:2", Some("news-bot"))]);
+    assert_eq!(
+        settings.listen,
+        [
+            listener("127.0.0.1:1", None),
+            listener("[::1]:2", Some("news-bot"))
+        ]
+    );
     assert_eq!(settings.admin, every_key_of_admin(&etc));
     assert_eq!(settings.telemetry.metrics, MetricsLevel::None);
-    assert_eq!(settings.policy.origin, PolicyOrigin::Path(etc.join("rules")));
+    assert_eq!(
+        settings.policy.origin,
+        PolicyOrigin::Path(etc.join("rules"))
+    );
     assert!(!settings.policy.watch);
     assert_eq!(settings.profile, ProfileChoice::One(Profile::Heritrix));
     assert_eq!(settings.workers, Workers::Count(3));
     assert_eq!(settings.anonymous, Anonymous::Deny);
-    let [news, lab] = &settings.crawlers[..] else { panic!("{:?}", settings.crawlers) };
-    assert_eq!((news.crawler.as_str(), news.crawler.profile()), ("news-bot", Some(Profile::Scrapy)));
+    let [news, lab] = &settings.crawlers[..] else {
+        panic!("{:?}", settings.crawlers)
+    };
+    assert_eq!(
+        (news.crawler.as_str(), news.crawler.profile()),
+        ("news-bot", Some(Profile::Scrapy))
+    );
     let auth = news.auth.as_ref().unwrap();
-    assert_eq!((&*auth.user, auth.password.verify("s3cret")), ("news", Verdict::Right));
-    assert_eq!((lab.crawler.as_str(), lab.crawler.profile(), &lab.auth), ("lab", None, &None));
-    assert_eq!(lab.sources, ["10.1.0.0/16".parse().unwrap(), "192.0.2.7/32".parse().unwrap()]);
-    assert!(lab.crawler.may(May::Depth) && !lab.crawler.may(May::Trace) && !news.crawler.may(May::Depth));
+    assert_eq!(
+        (&*auth.user, auth.password.verify("s3cret")),
+        ("news", Verdict::Right)
+    );
+    assert_eq!(
+        (lab.crawler.as_str(), lab.crawler.profile(), &lab.auth),
+        ("lab", None, &None)
+    );
+    assert_eq!(
+        lab.sources,
+        [
+            "10.1.0.0/16".parse().unwrap(),
+            "192.0.2.7/32".parse().unwrap()
+        ]
+    );
+    assert!(
+        lab.crawler.may(May::Depth)
+            && !lab.crawler.may(May::Trace)
+            && !news.crawler.may(May::Depth)
+    );
     assert_eq!(settings.tls, every_key_of_tls(&etc));
     assert_eq!(settings.ledger, every_key_of_ledger(&etc));
     let egress = settings.egress;
@@ -221,9 +293,20 @@ fn every_key_reaches_its_setting() {
     assert_eq!(egress.ports.ranges(), [1..=65535]);
     assert_eq!(egress.connect_ports.ranges(), [443..=443]);
     assert_eq!(egress.tls_ports.ranges(), [443..=443, 8443..=8443]);
-    assert_eq!(egress.resolver, Resolver::Servers(vec!["192.0.2.53:53".parse().unwrap()]));
-    let hosts = [("a.example", vec!["10.2.0.7"]), ("b.example", vec!["10.2.0.8", "fd00::8"])];
-    let hosts = hosts.map(|(name, all)| (name.to_owned(), all.iter().map(|a| a.parse().unwrap()).collect()));
+    assert_eq!(
+        egress.resolver,
+        Resolver::Servers(vec!["192.0.2.53:53".parse().unwrap()])
+    );
+    let hosts = [
+        ("a.example", vec!["10.2.0.7"]),
+        ("b.example", vec!["10.2.0.8", "fd00::8"]),
+    ];
+    let hosts = hosts.map(|(name, all)| {
+        (
+            name.to_owned(),
+            all.iter().map(|a| a.parse().unwrap()).collect(),
+        )
+    });
     assert_eq!(egress.hosts, BTreeMap::from(hosts));
     let l = settings.limits;
     let counts = [
@@ -237,7 +320,10 @@ fn every_key_reaches_its_setting() {
         l.tunnels_per_host,
     ];
     assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!([l.head, l.target, l.origin_head], [16 << 10, 4 << 10, 17 << 10]);
+    assert_eq!(
+        [l.head, l.target, l.origin_head],
+        [16 << 10, 4 << 10, 17 << 10]
+    );
     let t = settings.timeouts;
     let seconds = [
         t.head,
@@ -255,17 +341,35 @@ fn every_key_reaches_its_setting() {
         t.tunnel_idle,
         t.tunnel,
     ];
-    assert_eq!(seconds.map(|d| d.as_secs()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
-    assert_eq!(settings.logs.decisions, LogTarget::File(etc.join("../var/decisions.jsonl")));
+    assert_eq!(
+        seconds.map(|d| d.as_secs()),
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    );
+    assert_eq!(
+        settings.logs.decisions,
+        LogTarget::File(etc.join("../var/decisions.jsonl"))
+    );
     assert_eq!(settings.store.path, Some(etc.join("state/of/it")));
-    assert_eq!((settings.logs.allows, settings.logs.format), (0.25, LogFormat::Squid));
-    assert_eq!(settings.logs.rotate, Some(Rotate { size: 1 << 30, keep: 0 }));
+    assert_eq!(
+        (settings.logs.allows, settings.logs.format),
+        (0.25, LogFormat::Squid)
+    );
+    assert_eq!(
+        settings.logs.rotate,
+        Some(Rotate {
+            size: 1 << 30,
+            keep: 0
+        })
+    );
     assert!(settings.logs.redact_query && format!("{:?}", settings.logs.on_full) == "Wait");
 }
 
 #[test]
 fn a_log_need_not_be_rotated() {
-    assert_eq!(read("logs: { rotate: { size: none } }").0.logs.rotate_size, None);
+    assert_eq!(
+        read("logs: { rotate: { size: none } }").0.logs.rotate_size,
+        None
+    );
 }
 
 /// One mistake a row, with the whole message.
@@ -274,8 +378,14 @@ const BROKEN: [(&str, &str); 58] = [
         "lisen: 1",
         "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
     ),
-    ("- a", "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`"),
-    ("listen: []", "c.yaml:1:9: error: `listen` needs at least one address"),
+    (
+        "- a",
+        "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`",
+    ),
+    (
+        "listen: []",
+        "c.yaml:1:9: error: `listen` needs at least one address",
+    ),
     (
         "listen: localhost:3128",
         "c.yaml:1:9: error: write the address, not the name: 127.0.0.1:3128; found `localhost:3128`",
@@ -308,12 +418,18 @@ const BROKEN: [(&str, &str); 58] = [
         "admin: { listen: 127.0.0.1:3128 }",
         "c.yaml:1:18: error: crawlers connect to this address: the admin listener needs another; found `127.0.0.1:3128`",
     ),
-    ("admin: 127.0.0.1:1", "c.yaml:1:8: error: `admin` is a mapping (`key: value`); found `127.0.0.1:1`"),
+    (
+        "admin: 127.0.0.1:1",
+        "c.yaml:1:8: error: `admin` is a mapping (`key: value`); found `127.0.0.1:1`",
+    ),
     (
         "policy: { url: \"https://p.example/\" }",
         "c.yaml:1:16: error: `policy.url` is not in this version; leave it out",
     ),
-    ("policy: { shadow: [other.yaml] }", "c.yaml:1:19: error: text is needed here; found `a list`"),
+    (
+        "policy: { shadow: [other.yaml] }",
+        "c.yaml:1:19: error: text is needed here; found `a list`",
+    ),
     (
         "policy: { watch: yes }",
         "c.yaml:1:18: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?",
@@ -326,7 +442,10 @@ const BROKEN: [(&str, &str); 58] = [
         "tls: { ca: [] }",
         "c.yaml:1:12: error: `ca` needs at least one authority: {cert: FILE, key: FILE}; found `a list`",
     ),
-    ("tls: { ca: { cert: mine.pem } }", "c.yaml:1:12: error: `key` is missing"),
+    (
+        "tls: { ca: { cert: mine.pem } }",
+        "c.yaml:1:12: error: `key` is missing",
+    ),
     (
         "tls: { mints_per_client: 200 }",
         "c.yaml:1:26: error: write a number in a second, such as 200/s; found `200`",
@@ -355,7 +474,10 @@ const BROKEN: [(&str, &str); 58] = [
         "egress: { ports: [0] }",
         "c.yaml:1:19: error: write a port from 1 to 65535, or a range such as 1024-65535; found `0`",
     ),
-    ("egress: { ports: [90-80] }", "c.yaml:1:19: error: the range ends before it begins; found `90-80`"),
+    (
+        "egress: { ports: [90-80] }",
+        "c.yaml:1:19: error: the range ends before it begins; found `90-80`",
+    ),
     (
         "egress: { allow_private: [{ host: \"a.*\", cidr: 10.0.0.0/8 }] }",
         "c.yaml:1:35: error: write a host, or *. before a domain: *.corp.example; found `a.*`",
@@ -384,7 +506,10 @@ const BROKEN: [(&str, &str); 58] = [
         "egress: { hosts: { \"a b\": 10.0.0.1 } }",
         "c.yaml:1:20: error: write a host name, such as intra.example.com; found `a b`",
     ),
-    ("egress: { hosts: { a: b } }", "c.yaml:1:23: error: write an IP address, such as 10.2.0.7; found `b`"),
+    (
+        "egress: { hosts: { a: b } }",
+        "c.yaml:1:23: error: write an IP address, such as 10.2.0.7; found `b`",
+    ),
     (
         "store: { kind: redis, url: \"redis://u:geheim@h\" }",
         "c.yaml:1:16: error: `store.kind` is not in this version; found `redis`; leave it at `embedded`\nc.yaml:1:28: error: `store.url` is not in this version; leave it out",
@@ -413,12 +538,18 @@ const BROKEN: [(&str, &str); 58] = [
         "logs: { rotate: { keep: -1 } }",
         "c.yaml:1:25: error: a whole number from 0 to 1000 is needed here; found `-1`",
     ),
-    ("logs: { rotate: none }", "c.yaml:1:17: error: `logs.rotate` is a mapping (`key: value`); found `none`"),
+    (
+        "logs: { rotate: none }",
+        "c.yaml:1:17: error: `logs.rotate` is a mapping (`key: value`); found `none`",
+    ),
     (
         "logs: { rotate: { sise: 1GiB } }",
         "c.yaml:1:19: error: unknown key; found `sise`; allowed: size, keep; did you mean `size`?",
     ),
-    ("timeouts: { head: 0s }", "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`"),
+    (
+        "timeouts: { head: 0s }",
+        "c.yaml:1:19: error: a duration from 1ms to 365d is needed here; found `0s`",
+    ),
     (
         "timeouts: { tunnel_idle: 0s }",
         "c.yaml:1:26: error: a duration from 1ms to 365d is needed here; found `0s`",
@@ -427,7 +558,10 @@ const BROKEN: [(&str, &str); 58] = [
         "runtime: { workers: 0 }",
         "c.yaml:1:21: error: a whole number from 1 to 1024 is needed here; found `0`",
     ),
-    ("logs: { allows: 1.5 }", "c.yaml:1:17: error: a number from 0 to 1 is needed here; found `1.5`"),
+    (
+        "logs: { allows: 1.5 }",
+        "c.yaml:1:17: error: a number from 0 to 1 is needed here; found `1.5`",
+    ),
     (
         "logs: { on_full: drpo }",
         "c.yaml:1:18: error: not one of the words that are allowed here; found `drpo`; allowed: drop, wait; did you mean `drop`?",
@@ -486,9 +620,22 @@ fn every_mistake_is_told_with_its_place() {
 
 #[test]
 fn all_mistakes_are_told_in_one_run() {
-    let (_, problems) = read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squib }\nlogs: {}\n");
-    let places: Vec<&str> = problems.iter().map(|p| p.split(": ").next().unwrap()).collect();
-    assert_eq!(places, ["c.yaml:1:9", "c.yaml:2:17", "c.yaml:2:20", "c.yaml:3:17", "c.yaml:4:1"]);
+    let (_, problems) =
+        read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squib }\nlogs: {}\n");
+    let places: Vec<&str> = problems
+        .iter()
+        .map(|p| p.split(": ").next().unwrap())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "c.yaml:1:9",
+            "c.yaml:2:17",
+            "c.yaml:2:20",
+            "c.yaml:3:17",
+            "c.yaml:4:1"
+        ]
+    );
 }
 
 /// Defaults may be written in other words.
@@ -513,13 +660,22 @@ fn variables_come_from_the_environment() {
     let file = folder.write("c.yaml", text);
     let variables = |name: &str| {
         let table = [("PORT", "8080"), ("WORKERS", "2"), ("NAME", "${PORT}")];
-        table.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        table
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| (*value).to_owned())
     };
-    let around = Surroundings { directory: folder.path(), variables: &variables };
+    let around = Surroundings {
+        directory: folder.path(),
+        variables: &variables,
+    };
     let settings = load(&overrides(&file), &around).unwrap().settings;
     assert_eq!(settings.listen, [listener("127.0.0.1:8080", None)]);
     assert_eq!(settings.workers, Workers::Count(2));
-    assert_eq!(settings.logs.decisions, LogTarget::File(folder.path().join("a$${PORT}")));
+    assert_eq!(
+        settings.logs.decisions,
+        LogTarget::File(folder.path().join("a$${PORT}"))
+    );
 }
 
 #[test]
@@ -527,37 +683,69 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let folder = Folder::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
     let certs = folder.path().join("certs");
-    let store = Store { path: Some(folder.path().join("var/crawlgate")) };
-    let usual = Settings { tls: home_of_tls(certs.to_str().unwrap()), store, ..Settings::default() };
+    let store = Store {
+        path: Some(folder.path().join("var/crawlgate")),
+    };
+    let usual = Settings {
+        tls: home_of_tls(certs.to_str().unwrap()),
+        store,
+        ..Settings::default()
+    };
     assert_eq!((none.file, &none.settings), (None, &usual));
     assert_eq!(none.problems.len(), 1, "{:?}", none.problems);
-    assert!(none.problems[0].to_string().contains("warning: there is no policy"), "{}", none.problems[0]);
+    assert!(
+        none.problems[0]
+            .to_string()
+            .contains("warning: there is no policy"),
+        "{}",
+        none.problems[0]
+    );
 
     folder.write("config/policy.yaml", "policy: 1");
     let policy = loaded(folder.path(), &Overrides::default()).unwrap();
     let usual = PolicyOrigin::Path(folder.path().join("config/policy.yaml"));
-    assert_eq!((policy.settings.policy.origin, policy.problems.len()), (usual.clone(), 0));
+    assert_eq!(
+        (policy.settings.policy.origin, policy.problems.len()),
+        (usual.clone(), 0)
+    );
 
     let found = folder.write("config/crawlgate.yaml", "profile: nutch");
     let configured = loaded(folder.path(), &Overrides::default()).unwrap();
     assert_eq!(configured.file.as_deref(), Some(found.as_path()));
     assert_eq!(configured.settings.policy.origin, usual);
-    assert_eq!(configured.settings.store.path, Some(folder.path().join("var/crawlgate")), "beside config/");
+    assert_eq!(
+        configured.settings.store.path,
+        Some(folder.path().join("var/crawlgate")),
+        "beside config/"
+    );
 
     let other = folder.write("other/named.yaml", "profile: scrapy");
-    let variables = |name: &str| (name == "CRAWLGATE_CONFIG").then(|| other.to_str().unwrap().to_owned());
-    let around = Surroundings { directory: folder.path(), variables: &variables };
+    let variables =
+        |name: &str| (name == "CRAWLGATE_CONFIG").then(|| other.to_str().unwrap().to_owned());
+    let around = Surroundings {
+        directory: folder.path(),
+        variables: &variables,
+    };
     let by_variable = load(&Overrides::default(), &around).unwrap();
-    assert_eq!(by_variable.settings.profile, ProfileChoice::One(Profile::Scrapy));
+    assert_eq!(
+        by_variable.settings.profile,
+        ProfileChoice::One(Profile::Scrapy)
+    );
     assert_eq!(by_variable.settings.policy.origin, PolicyOrigin::BuiltIn);
     let by_argument = load(&overrides(&found), &around).unwrap();
-    assert_eq!(by_argument.settings.profile, ProfileChoice::One(Profile::Nutch));
+    assert_eq!(
+        by_argument.settings.profile,
+        ProfileChoice::One(Profile::Nutch)
+    );
 }
 
 #[test]
 fn the_command_line_has_the_last_word() {
     let folder = Folder::new();
-    let file = folder.write("c.yaml", "listen: [127.0.0.1:1, 127.0.0.1:2]\npolicy: { path: missing.yaml }\n");
+    let file = folder.write(
+        "c.yaml",
+        "listen: [127.0.0.1:1, 127.0.0.1:2]\npolicy: { path: missing.yaml }\n",
+    );
     let named = Overrides {
         config: Some(file),
         policy: Some("p.yaml".into()),
@@ -576,10 +764,19 @@ fn a_file_that_cannot_be_read_is_an_error() {
     let latin = folder.write("latin.yaml", b"listen: \xe9");
     let missing_policy = folder.write("c.yaml", "policy: { path: missing.yaml }");
     for (path, expected) in [
-        (folder.path().join("none.yaml"), "the configuration cannot be read: No such file"),
-        (folder.path().to_owned(), "the configuration cannot be read: Is a directory"),
+        (
+            folder.path().join("none.yaml"),
+            "the configuration cannot be read: No such file",
+        ),
+        (
+            folder.path().to_owned(),
+            "the configuration cannot be read: Is a directory",
+        ),
         (latin, "the file is not UTF-8: byte 9 is wrong"),
-        (missing_policy, "c.yaml:1:17: error: there is no such policy; found `missing.yaml`"),
+        (
+            missing_policy,
+            "c.yaml:1:17: error: there is no such policy; found `missing.yaml`",
+        ),
     ] {
         let problems = loaded(folder.path(), &overrides(&path)).unwrap_err();
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -589,14 +786,24 @@ fn a_file_that_cannot_be_read_is_an_error() {
 
 #[test]
 fn the_shipped_configuration_loads_without_a_warning() {
-    let loaded = loaded(Path::new(""), &overrides(Path::new("config/crawlgate.yaml"))).unwrap();
+    let loaded = loaded(
+        Path::new(""),
+        &overrides(Path::new("config/crawlgate.yaml")),
+    )
+    .unwrap();
     assert_eq!(loaded.problems, []);
     let origin = PolicyOrigin::Path("config/policy.yaml".into());
     let mut expected = Settings::default();
     expected.policy.origin = origin;
-    expected.tls = Tls { intercept: true, ..home_of_tls("config/../certs") };
+    expected.tls = Tls {
+        intercept: true,
+        ..home_of_tls("config/../certs")
+    };
     expected.store.path = Some("config/../var/crawlgate".into());
-    assert_eq!(loaded.settings, expected, "the file shows defaults, but for tls.intercept");
+    assert_eq!(
+        loaded.settings, expected,
+        "the file shows defaults, but for tls.intercept"
+    );
     assert_eq!(expected.dangers(), [""; 0]);
 }
 
@@ -607,13 +814,21 @@ const SUMMED_UP: [&str; 2] = ["kind", "metrics"];
 #[test]
 fn the_shipped_configuration_shows_every_key() {
     let text = std::fs::read_to_string("config/crawlgate.yaml").unwrap();
-    let lines = CONTRACT.lines().map(|line| line.split(" #").next().unwrap());
-    let words = lines.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')));
-    let keys: Vec<&str> =
-        words.filter_map(|word| word.strip_suffix(':')).filter(|key| !key.is_empty()).collect();
+    let lines = CONTRACT
+        .lines()
+        .map(|line| line.split(" #").next().unwrap());
+    let words =
+        lines.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')));
+    let keys: Vec<&str> = words
+        .filter_map(|word| word.strip_suffix(':'))
+        .filter(|key| !key.is_empty())
+        .collect();
     assert!(keys.len() > 70, "{keys:?}");
     for key in keys.into_iter().filter(|key| !SUMMED_UP.contains(key)) {
-        assert!(text.contains(key), "config/crawlgate.yaml does not mention `{key}`");
+        assert!(
+            text.contains(key),
+            "config/crawlgate.yaml does not mention `{key}`"
+        );
     }
 }
 
@@ -646,7 +861,10 @@ fn links_stay_inside_the_directory_of_the_policy() {
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();
     let told = problems.iter().map(ToString::to_string).collect::<String>();
-    assert!(told.contains("a symbolic link leads out of the policy's directory"), "{told}");
+    assert!(
+        told.contains("a symbolic link leads out of the policy's directory"),
+        "{told}"
+    );
     assert!(!told.contains("secret.example"), "{told}");
 }
 

@@ -31,8 +31,16 @@ const LEAST_RESPONSES: usize = 45;
 #[test]
 fn the_tables_are_read_whole() {
     let (requests, responses) = (load("requests"), load("responses"));
-    assert!(requests.len() >= LEAST_REQUESTS, "{} rows of requests", requests.len());
-    assert!(responses.len() >= LEAST_RESPONSES, "{} rows of responses", responses.len());
+    assert!(
+        requests.len() >= LEAST_REQUESTS,
+        "{} rows of requests",
+        requests.len()
+    );
+    assert!(
+        responses.len() >= LEAST_RESPONSES,
+        "{} rows of responses",
+        responses.len()
+    );
     only_once(requests.iter().chain(&responses));
 }
 
@@ -45,7 +53,10 @@ fn every_row_holds() {
     let failures: Vec<String> = play_all(&rows, &gates).into_values().collect();
     for (name, named) in &mut gates {
         let said = named.gate.said();
-        assert!(named.gate.is_up() && !said.contains("panicked"), "gate {name} said:\n{said}");
+        assert!(
+            named.gate.is_up() && !said.contains("panicked"),
+            "gate {name} said:\n{said}"
+        );
         play::nothing_is_left(named).unwrap_or_else(|why| panic!("gate {name}: {why}"));
     }
     println!(
@@ -53,7 +64,12 @@ fn every_row_holds() {
         rows.len(),
         failures.len()
     );
-    assert!(failures.is_empty(), "{} rows failed:\n\n{}", failures.len(), failures.join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{} rows failed:\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
 }
 
 /// A runner that cannot fail proves nothing: each of these rows expects one wrong thing, named by its comment.
@@ -64,16 +80,24 @@ fn a_wrong_expectation_is_reported() {
     let text = std::fs::read_to_string(folder().join("wrong.txt")).expect("the file");
     let failures = play_all(&rows, &gates);
     for (index, row) in rows.iter().enumerate() {
-        let failure = failures.get(&index).unwrap_or_else(|| panic!("{} is not reported", row.name));
+        let failure = failures
+            .get(&index)
+            .unwrap_or_else(|| panic!("{} is not reported", row.name));
         let said = expected_report(&text, &row.name);
-        assert!(failure.contains(&said) && failure.contains(&row.name), "{said}\nis not in\n{failure}");
+        assert!(
+            failure.contains(&said) && failure.contains(&row.name),
+            "{said}\nis not in\n{failure}"
+        );
     }
     println!("conformance: {} wrong expectations reported", rows.len());
 }
 
 /// The comment under the name: what the report must say.
 fn expected_report(text: &str, name: &str) -> String {
-    let after = text.split(&format!("== {name}\n# ")).nth(1).expect("the row");
+    let after = text
+        .split(&format!("== {name}\n# "))
+        .nth(1)
+        .expect("the row");
     after.lines().next().expect("a line").to_owned()
 }
 
@@ -91,13 +115,20 @@ fn load(kind: &str) -> Vec<Row> {
 
 fn read(file: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(file).expect("a file");
-    let name = file.strip_prefix(folder()).expect("inside the folder").to_string_lossy();
+    let name = file
+        .strip_prefix(folder())
+        .expect("inside the folder")
+        .to_string_lossy();
     format::rows(&name, &text).unwrap_or_else(|problems| panic!("{}", problems.join("\n")))
 }
 
 fn chosen(rows: Vec<Row>) -> Vec<Row> {
-    let Ok(word) = std::env::var("CONFORMANCE") else { return rows };
-    rows.into_iter().filter(|row| row.name.contains(&word)).collect()
+    let Ok(word) = std::env::var("CONFORMANCE") else {
+        return rows;
+    };
+    rows.into_iter()
+        .filter(|row| row.name.contains(&word))
+        .collect()
 }
 
 fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
@@ -120,7 +151,11 @@ fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
         gates.entry(row.gate.clone()).or_insert_with(|| {
             let hosts = rows.iter().map(|row| format!("{}: 127.0.0.1", row.host));
             let hosts: Vec<String> = hosts.collect::<BTreeSet<_>>().into_iter().collect();
-            let config = format!("{}{}", text("common.yaml"), text(&format!("{}.yaml", row.gate)));
+            let config = format!(
+                "{}{}",
+                text("common.yaml"),
+                text(&format!("{}.yaml", row.gate))
+            );
             let config = config.replace("{ a.test: 127.0.0.1", &format!("{{ {}", hosts.join(", ")));
             Named::new(Gate::start(&config, &text("policy.yaml")))
         });
@@ -138,7 +173,10 @@ fn play_all(rows: &[Row], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, St
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(row) = rows.get(index) else { return };
                     if let Err(failure) = play(row, gates) {
-                        failures.lock().expect("not poisoned").insert(index, failure);
+                        failures
+                            .lock()
+                            .expect("not poisoned")
+                            .insert(index, failure);
                     }
                 }
             });
@@ -150,6 +188,11 @@ fn play_all(rows: &[Row], gates: &BTreeMap<String, Named>) -> BTreeMap<usize, St
 fn play(row: &Row, gates: &BTreeMap<String, Named>) -> Result<(), String> {
     let wrong = play::row(row, &gates[&row.gate]);
     wrong.map_err(|wrong| {
-        format!("{} ({}):\n  {}", row.name, row.place, wrong.join("\n").replace('\n', "\n  "))
+        format!(
+            "{} ({}):\n  {}",
+            row.name,
+            row.place,
+            wrong.join("\n").replace('\n', "\n  ")
+        )
     })
 }

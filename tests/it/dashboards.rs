@@ -32,8 +32,13 @@ fn taken<'n>(pattern: &str, names: &[&'n str]) -> BTreeSet<&'n str> {
 fn reasons_that_say_when_to_come_back_are_no_repeats_on_the_dashboard() {
     let board = include_str!("../../dashboards/boards/policy.py");
     let names = Reason::ALL.map(Reason::as_str);
-    let later = Reason::ALL.into_iter().filter(|reason| reason.row().retry == Retry::After);
-    assert_eq!(taken(between(board, "LATER = \"", "\""), &names), later.map(Reason::as_str).collect());
+    let later = Reason::ALL
+        .into_iter()
+        .filter(|reason| reason.row().retry == Retry::After);
+    assert_eq!(
+        taken(between(board, "LATER = \"", "\""), &names),
+        later.map(Reason::as_str).collect()
+    );
 }
 
 #[test]
@@ -41,10 +46,22 @@ fn endings_that_leave_robots_txt_unknown_are_those_of_the_dashboard_and_of_the_a
     let board = include_str!("../../dashboards/boards/politeness.py");
     let rules = include_str!("../../dashboards/prometheus/crawlgate.rules.yml");
     let names = TABLE.map(|row| row.name);
-    let unknown: BTreeSet<&str> =
-        TABLE.iter().filter(|row| row.meaning == Meaning::Unreachable).map(|row| row.name).collect();
-    assert_eq!(taken(between(board, "UNREACHABLE = \"", "\""), &names), unknown);
-    assert_eq!(taken(between(rules, "crawlgate_robots_fetches_total{result=~\"", "\""), &names), unknown);
+    let unknown: BTreeSet<&str> = TABLE
+        .iter()
+        .filter(|row| row.meaning == Meaning::Unreachable)
+        .map(|row| row.name)
+        .collect();
+    assert_eq!(
+        taken(between(board, "UNREACHABLE = \"", "\""), &names),
+        unknown
+    );
+    assert_eq!(
+        taken(
+            between(rules, "crawlgate_robots_fetches_total{result=~\"", "\""),
+            &names
+        ),
+        unknown
+    );
 }
 
 /// Each `{…}` behind the name of a family, in this text, names labels of that family only.
@@ -64,9 +81,13 @@ fn labels_that_dashboards_and_alerts_name_are_those_of_the_metrics() {
     for family in ALL {
         let named = format!("{}{{", family.name);
         let selectors = texts.iter().flat_map(|text| text.split(&named).skip(1));
-        for selector in selectors.map(|rest| rest.split_once('}').expect("it ends").0.replace('\\', "")) {
+        for selector in
+            selectors.map(|rest| rest.split_once('}').expect("it ends").0.replace('\\', ""))
+        {
             for matcher in selector.split("\",").flat_map(|part| part.split(',')) {
-                let Some((label, _)) = matcher.split_once(['=', '!']) else { continue };
+                let Some((label, _)) = matcher.split_once(['=', '!']) else {
+                    continue;
+                };
                 let known = family
                     .labels
                     .iter()

@@ -33,18 +33,32 @@ fn line(second: u32, change: Json) -> String {
         "bytes": 321, "dns_ms": 1.234, "connect_ms": 0.007, "tls_ms": null, "ttfb_ms": 95.0,
         "address": "192.0.2.7", "error": null,
     });
-    change.as_object().unwrap().iter().for_each(|(key, value)| line[key] = value.clone());
+    change
+        .as_object()
+        .unwrap()
+        .iter()
+        .for_each(|(key, value)| line[key] = value.clone());
     line.to_string()
 }
 
 fn log() -> String {
-    let refused = json!({ "verdict": "reject", "sent_status": 451, "reason": "rule", "rule": "no-pdf" });
+    let refused =
+        json!({ "verdict": "reject", "sent_status": 451, "reason": "rule", "rule": "no-pdf" });
     let mut lines = vec![
         line(0, json!({ "crawler": "news-bot" })),
         line(1, refused.clone()),
-        line(2, json!({ "held_ms": 1250.0, "reason": "rule", "rule": "pages" })),
-        line(3, json!({ "verdict": "shadow_reject", "reason": "rule", "rule": "tried", "held_ms": 35.2 })),
-        line(4, json!({ "method": "CONNECT", "url": null, "sent_status": null, "error": "client_left" })),
+        line(
+            2,
+            json!({ "held_ms": 1250.0, "reason": "rule", "rule": "pages" }),
+        ),
+        line(
+            3,
+            json!({ "verdict": "shadow_reject", "reason": "rule", "rule": "tried", "held_ms": 35.2 }),
+        ),
+        line(
+            4,
+            json!({ "method": "CONNECT", "url": null, "sent_status": null, "error": "client_left" }),
+        ),
     ];
     let mut hidden = refused;
     hidden["url"] = Json::Null;
@@ -57,7 +71,11 @@ fn log() -> String {
 
 /// Runs the command on standard input.
 fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
-    crawlgate(Folder::new().path(), &[&["decisions", "--log", "-"], arguments].concat(), input)
+    crawlgate(
+        Folder::new().path(),
+        &[&["decisions", "--log", "-"], arguments].concat(),
+        input,
+    )
 }
 
 #[test]
@@ -89,19 +107,47 @@ fn as_json_it_is_the_line_of_the_log() {
 fn what_does_not_pass_is_left_out() {
     for (arguments, seconds) in [
         (&["--filter", "verdict=reject"][..], &[1, 5][..]),
-        (&["--filter", "verdict=reject", "--filter", "host=*.com"], &[1]),
-        (&["--filter", "rule!=", "--filter", "verdict!=reject"], &[2, 3, 6]),
+        (
+            &["--filter", "verdict=reject", "--filter", "host=*.com"],
+            &[1],
+        ),
+        (
+            &["--filter", "rule!=", "--filter", "verdict!=reject"],
+            &[2, 3, 6],
+        ),
         (&["--filter", "held>=35.2"], &[2, 3]),
-        (&["--filter", "url~/a$", "--filter", "status<400", "--filter", "crawler!=anonymous"], &[0]),
+        (
+            &[
+                "--filter",
+                "url~/a$",
+                "--filter",
+                "status<400",
+                "--filter",
+                "crawler!=anonymous",
+            ],
+            &[0],
+        ),
         (&["--filter", "error=client_left"], &[4]),
         (&["--filter", "rule=a-*-long"], &[5]),
         (&["--since", "2026-01-01T00:00:05Z"], &[5, 6]),
-        (&["--since", "2026-01-01T01:00:05.500+01:00", "--filter", "status=451"], &[5]),
+        (
+            &[
+                "--since",
+                "2026-01-01T01:00:05.500+01:00",
+                "--filter",
+                "status=451",
+            ],
+            &[5],
+        ),
         (&["--since", "1s"], &[]),
     ] {
         let said = run(arguments, log());
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}");
-        let found: Vec<u32> = said.out.lines().map(|line| line[17..19].parse().unwrap()).collect();
+        let found: Vec<u32> = said
+            .out
+            .lines()
+            .map(|line| line[17..19].parse().unwrap())
+            .collect();
         assert_eq!(found, seconds, "{arguments:?}");
     }
 }
@@ -120,8 +166,23 @@ tried                                    1          1          0          1   14
 7 decisions, 2 refused, from 2026-01-01T00:00:00.500Z to 2026-01-01T00:00:06.500Z
 ";
     assert_eq!(said.out, expected, "{}", said.out);
-    let said = run(&["--summary", "host", "--limit", "1", "--filter", "verdict=reject"], log());
-    assert!(said.out.contains("1 more (--limit)\n2 decisions, 2 refused"), "{}", said.out);
+    let said = run(
+        &[
+            "--summary",
+            "host",
+            "--limit",
+            "1",
+            "--filter",
+            "verdict=reject",
+        ],
+        log(),
+    );
+    assert!(
+        said.out
+            .contains("1 more (--limit)\n2 decisions, 2 refused"),
+        "{}",
+        said.out
+    );
     let said = run(&["--summary", "crawler", "--format", "json"], log());
     let found: Json = serde_json::from_str(&said.out).unwrap();
     assert_eq!(found["rows"][1]["name"], "news-bot");
@@ -130,7 +191,10 @@ tried                                    1          1          0          1   14
         (&json!(7), &json!(2), &json!(0))
     );
     let said = run(&["--summary", "reason", "--limit", "all"], "");
-    assert!(said.code == 0 && said.out.ends_with("no decisions\n"), "{said:?}");
+    assert!(
+        said.code == 0 && said.out.ends_with("no decisions\n"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -147,18 +211,33 @@ fn what_is_no_decision_is_counted_and_told() {
     input.extend_from_slice(format!("{{\"ts\":\"{}\"}}\n", "x".repeat(2_000_000)).as_bytes());
     input.extend_from_slice("[".repeat(2_000_000).as_bytes());
     input.extend_from_slice(b"\n{\"ts\":\"torn");
-    for form in
-        [&["--format", "text"][..], &["--format", "json"], &["--summary", "rule"], &["--summary", "host"]]
-    {
+    for form in [
+        &["--format", "text"][..],
+        &["--format", "json"],
+        &["--summary", "rule"],
+        &["--summary", "host"],
+    ] {
         let said = run(form, &input);
         let told = "8 of 16 lines cannot be read; the first is standard input:10: ";
-        assert!(said.code == 1 && said.err.contains(told), "{form:?} {}", said.err);
+        assert!(
+            said.code == 1 && said.err.contains(told),
+            "{form:?} {}",
+            said.err
+        );
         let text = said.out + &said.err;
-        assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{form:?} {text:?}");
+        assert!(
+            !text
+                .chars()
+                .any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'),
+            "{form:?} {text:?}"
+        );
     }
     let said = run(&["--format", "json"], &input);
     let shown: Json = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
-    assert_eq!(shown["url"], "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m");
+    assert_eq!(
+        shown["url"],
+        "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m"
+    );
 }
 
 fn packed(text: &str) -> Vec<u8> {
@@ -170,52 +249,127 @@ fn packed(text: &str) -> Vec<u8> {
 #[test]
 fn rotated_files_are_read_in_order() {
     let folder = Folder::new();
-    for (second, name) in
-        [(1, "d.jsonl.11"), (3, "d.jsonl.2"), (4, "d.jsonl.1"), (5, "d.jsonl"), (9, "d.jsonl.bak")]
-    {
+    for (second, name) in [
+        (1, "d.jsonl.11"),
+        (3, "d.jsonl.2"),
+        (4, "d.jsonl.1"),
+        (5, "d.jsonl"),
+        (9, "d.jsonl.bak"),
+    ] {
         folder.write(name, line(second, json!({})) + "\n");
     }
     folder.write("d.jsonl.10.gz", packed(&(line(2, json!({})) + "\n")));
-    let seconds =
-        |said: &Said| -> Vec<u32> { said.out.lines().map(|l| l[17..19].parse().unwrap()).collect() };
-    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl", "--all"], "");
-    assert_eq!((said.code, seconds(&said)), (0, vec![1, 2, 3, 4, 5]), "{said:?}");
+    let seconds = |said: &Said| -> Vec<u32> {
+        said.out
+            .lines()
+            .map(|l| l[17..19].parse().unwrap())
+            .collect()
+    };
+    let said = crawlgate(
+        folder.path(),
+        &["decisions", "--log", "d.jsonl", "--all"],
+        "",
+    );
+    assert_eq!(
+        (said.code, seconds(&said)),
+        (0, vec![1, 2, 3, 4, 5]),
+        "{said:?}"
+    );
     let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
     assert_eq!(seconds(&said), [5]);
     let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
     assert_eq!(seconds(&said), [2]);
     // Packed, it has no last lines to begin with.
-    assert_eq!(Follower::start(folder.path(), &["d.jsonl.10.gz", "--follow"]).second(), "02");
+    assert_eq!(
+        Follower::start(folder.path(), &["d.jsonl.10.gz", "--follow"]).second(),
+        "02"
+    );
     // The last line of a file that grows is not there yet.
     folder.write("d.jsonl", line(5, json!({})) + "\n{\"ts\":\"20");
     let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
     assert_eq!((said.code, seconds(&said)), (0, vec![5]));
     folder.write("d.jsonl.10.gz", b"no archive");
-    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl", "--all"], "");
-    assert!(said.code == 3 && said.err.contains("d.jsonl.10.gz: "), "{said:?}");
+    let said = crawlgate(
+        folder.path(),
+        &["decisions", "--log", "d.jsonl", "--all"],
+        "",
+    );
+    assert!(
+        said.code == 3 && said.err.contains("d.jsonl.10.gz: "),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn mistakes_are_told_with_their_cure() {
     let folder = Folder::new();
-    folder.write("policy.yaml", "policy: 1\nname: p\noptions: { disposition: allow }\n");
+    folder.write(
+        "policy.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\n",
+    );
     for (logs, arguments, code, part) in [
-        ("", &[][..], 2, "logs.decisions is stderr, which cannot be read: set it to a file"),
+        (
+            "",
+            &[][..],
+            2,
+            "logs.decisions is stderr, which cannot be read: set it to a file",
+        ),
         ("logs: { decisions: none }", &[], 2, "there is no log"),
-        ("logs: { decisions: d.jsonl }", &[], 2, "d.jsonl cannot be read: No such file"),
-        ("logs: { decisions: d.log, format: squid }", &[], 2, "logs.format is squid"),
+        (
+            "logs: { decisions: d.jsonl }",
+            &[],
+            2,
+            "d.jsonl cannot be read: No such file",
+        ),
+        (
+            "logs: { decisions: d.log, format: squid }",
+            &[],
+            2,
+            "logs.format is squid",
+        ),
         ("", &["--log", "-", "--all"], 2, "--all"),
-        ("", &["--log", "no-such-file"], 2, "--log FILE names another"),
+        (
+            "",
+            &["--log", "no-such-file"],
+            2,
+            "--log FILE names another",
+        ),
         ("", &["--log", "."], 3, ".: Is a directory"),
-        ("", &["--follow", "--summary", "rule"], 2, "cannot be used with"),
+        (
+            "",
+            &["--follow", "--summary", "rule"],
+            2,
+            "cannot be used with",
+        ),
         ("", &["--limit", "5"], 2, "--summary"),
-        ("", &["--summary", "rule", "--limit", "0"], 2, "a number from 1 on"),
-        ("", &["--filter", "verdikt=allow"], 2, "did you mean `verdict`?"),
+        (
+            "",
+            &["--summary", "rule", "--limit", "0"],
+            2,
+            "a number from 1 on",
+        ),
+        (
+            "",
+            &["--filter", "verdikt=allow"],
+            2,
+            "did you mean `verdict`?",
+        ),
         ("", &["--since", "yesterday"], 2, "write how long ago"),
     ] {
-        folder.write("c.yaml", format!("policy: {{ path: policy.yaml }}\n{logs}\n"));
-        let config: &[&str] = if arguments.contains(&"--log") { &[] } else { &["--config", "c.yaml"] };
-        let said = crawlgate(folder.path(), &[&["decisions"], config, arguments].concat(), "");
+        folder.write(
+            "c.yaml",
+            format!("policy: {{ path: policy.yaml }}\n{logs}\n"),
+        );
+        let config: &[&str] = if arguments.contains(&"--log") {
+            &[]
+        } else {
+            &["--config", "c.yaml"]
+        };
+        let said = crawlgate(
+            folder.path(),
+            &[&["decisions"], config, arguments].concat(),
+            "",
+        );
         assert!(
             said.code == code && said.err.contains(part) && said.out.is_empty(),
             "{arguments:?} {said:?}"
@@ -243,10 +397,17 @@ fn a_reader_that_has_enough_ends_it_quietly() {
     for form in ["text", "json"] {
         let mut child = start(folder.path(), &["d.jsonl", "--format", form]);
         let mut first = String::new();
-        BufReader::with_capacity(512, child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        BufReader::with_capacity(512, child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
         let status = child.wait().unwrap();
         let mut told = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut told)
+            .unwrap();
         assert_eq!((status.code(), told.as_str()), (Some(0), ""), "{first}");
     }
 }
@@ -263,7 +424,10 @@ impl Follower {
         let (here, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
-            output.lines().map_while(Result::ok).for_each(|line| drop(here.send(line)));
+            output
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(here.send(line)));
         });
         Self { child, lines }
     }
@@ -295,10 +459,18 @@ fn following_goes_over_moves_and_cuts() {
         })
     };
     let append = |text: &str| {
-        fs::File::options().append(true).open(&path).unwrap().write_all(text.as_bytes()).unwrap()
+        fs::File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap()
     };
     fs::write(&path, text(0..15)).unwrap();
-    let follower = Follower::start(folder.path(), &["d.jsonl", "--follow", "--filter", "verdict=allow"]);
+    let follower = Follower::start(
+        folder.path(),
+        &["d.jsonl", "--follow", "--filter", "verdict=allow"],
+    );
     let shown: Vec<String> = (5..15).map(|_| follower.second()).collect();
     assert_eq!((shown[0].as_str(), shown[9].as_str()), ("05", "14"));
     append("no decision\n");
@@ -320,24 +492,36 @@ fn following_goes_over_moves_and_cuts() {
     // Rotated twice since the last look, perhaps.
     fs::rename(&path, folder.path().join("d.jsonl.1")).unwrap();
     fs::write(folder.path().join("new"), text(20..21)).unwrap();
-    fs::rename(folder.path().join("d.jsonl.1"), folder.path().join("d.jsonl.2")).unwrap();
+    fs::rename(
+        folder.path().join("d.jsonl.1"),
+        folder.path().join("d.jsonl.2"),
+    )
+    .unwrap();
     fs::rename(folder.path().join("new"), folder.path().join("d.jsonl.1")).unwrap();
     fs::write(&path, text(21..22)).unwrap();
-    assert_eq!((follower.second(), follower.second()), ("20".to_owned(), "21".to_owned()));
+    assert_eq!(
+        (follower.second(), follower.second()),
+        ("20".to_owned(), "21".to_owned())
+    );
 }
 
 /// Where it begins with the last lines nobody knows their numbers.
 #[test]
 fn following_tells_no_number_of_a_line_that_it_did_not_count_to() {
     let folder = Folder::new();
-    let lines: String = (0..15).map(|second| line(second, json!({})) + "\n").collect();
-    for (arguments, told) in
-        [(&["d.jsonl", "--follow"][..], "d.jsonl: "), (&["d.jsonl", "--follow", "--all"], "d.jsonl:16: ")]
-    {
+    let lines: String = (0..15)
+        .map(|second| line(second, json!({})) + "\n")
+        .collect();
+    for (arguments, told) in [
+        (&["d.jsonl", "--follow"][..], "d.jsonl: "),
+        (&["d.jsonl", "--follow", "--all"], "d.jsonl:16: "),
+    ] {
         folder.write("d.jsonl", format!("{lines}no decision\n"));
         let mut child = start(folder.path(), arguments);
         let mut warning = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+        BufReader::new(child.stderr.take().unwrap())
+            .read_line(&mut warning)
+            .unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(warning.contains(told), "{told} {warning}");
@@ -351,8 +535,15 @@ fn following_misses_nothing_of_a_log_that_rotates() {
     let path = folder.path().join("d.jsonl");
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let rotate = Some(Rotate { size: 20_000, keep: 1_000 });
-    let settings = LogSettings { to: Destination::Path(path), rotate, ..LogSettings::default() };
+    let rotate = Some(Rotate {
+        size: 20_000,
+        keep: 1_000,
+    });
+    let settings = LogSettings {
+        to: Destination::Path(path),
+        rotate,
+        ..LogSettings::default()
+    };
     let log = Log::open(settings, &metrics, &clock).unwrap();
     let recorder = Recorder::new(metrics, log.clone(), clock.clone());
     let write = |n: usize| {
@@ -360,7 +551,10 @@ fn following_misses_nothing_of_a_log_that_rotates() {
         record.target(&UrlTarget::parse(&format!("http://h.example/{n}")).unwrap());
         record.rejected(Reason::Rule, None, Keep::Full);
     };
-    let follower = Follower::start(folder.path(), &["d.jsonl", "--follow", "--all", "--format", "json"]);
+    let follower = Follower::start(
+        folder.path(),
+        &["d.jsonl", "--follow", "--all", "--format", "json"],
+    );
     for n in 0..3_000 {
         write(n);
         if n % 50 == 0 {
@@ -378,8 +572,12 @@ fn following_misses_nothing_of_a_log_that_rotates() {
 /// Loses nothing silently: a proxy whose log has no room tells it where people look, and how much it was at last.
 #[test]
 fn losses_are_told() {
-    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: /dev/full }\n";
-    let mut gate = Gate::start(config, "policy: 1\nname: t\noptions: { disposition: disallow }\n");
+    let config =
+        "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: /dev/full }\n";
+    let mut gate = Gate::start(
+        config,
+        "policy: 1\nname: t\noptions: { disposition: disallow }\n",
+    );
     for _ in 0..3 {
         ask(&gate, "http://h.invalid/");
     }
@@ -390,9 +588,15 @@ fn losses_are_told() {
         }
         assert!(gate.said().contains(words), "{words}: {}", gate.said());
     };
-    until(&gate, "decision log: it cannot be written, its lines are lost: No space left on device");
+    until(
+        &gate,
+        "decision log: it cannot be written, its lines are lost: No space left on device",
+    );
     let ready = get(&gate, "/readyz");
-    assert!(ready.contains("warn decision_log") && ready.contains("cannot be written"), "{ready}");
+    assert!(
+        ready.contains("warn decision_log") && ready.contains("cannot be written"),
+        "{ready}"
+    );
     gate.signal("TERM");
     until(&gate, "decision log: lines were lost");
     assert_eq!(gate.ended(), Some(0));
@@ -401,9 +605,11 @@ fn losses_are_told() {
 
 #[test]
 fn a_proxy_writes_squids_lines() {
-    let config =
-        "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: log.json, format: squid }\n";
-    let gate = Gate::start(config, "policy: 1\nname: t\noptions: { disposition: disallow, record: full }\n");
+    let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: log.json, format: squid }\n";
+    let gate = Gate::start(
+        config,
+        "policy: 1\nname: t\noptions: { disposition: disallow, record: full }\n",
+    );
     ask(&gate, "http://h.invalid/x?y");
     let begun = std::time::Instant::now();
     while !gate.log().ends_with('\n') && begun.elapsed() < LONG {
@@ -412,7 +618,11 @@ fn a_proxy_writes_squids_lines() {
     let log = gate.log();
     let fields: Vec<&str> = log.split_ascii_whitespace().collect();
     assert_eq!(fields[2..4], ["127.0.0.1", "TCP_DENIED/451"], "{log}");
-    assert_eq!(fields[5..], ["GET", "http://h.invalid/x?y", "-", "HIER_NONE/-", "-"], "{log}");
+    assert_eq!(
+        fields[5..],
+        ["GET", "http://h.invalid/x?y", "-", "HIER_NONE/-", "-"],
+        "{log}"
+    );
 }
 
 fn ask(gate: &Gate, url: &str) {
@@ -421,7 +631,13 @@ fn ask(gate: &Gate, url: &str) {
 }
 
 fn get(gate: &Gate, path: &str) -> String {
-    exchange(gate.admin, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin))
+    exchange(
+        gate.admin,
+        &format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            gate.admin
+        ),
+    )
 }
 
 fn exchange(to: std::net::SocketAddr, head: &str) -> String {
@@ -443,7 +659,11 @@ fn the_log_of_a_proxy_is_found_and_holds_no_query() {
                   rules:\n  - { id: refused, forbid: { under: /refused }, log: true }\n\
                   \x20 - { id: tried, mode: shadow, forbid: { param.token: s3cret } }\n";
     let gate = Gate::start(config, policy);
-    for path in ["refused?token=s3cret", "open?token=s3cret", "refused/s3cret?x"] {
+    for path in [
+        "refused?token=s3cret",
+        "open?token=s3cret",
+        "refused/s3cret?x",
+    ] {
         let head = format!(
             "GET http://h.invalid/{path} HTTP/1.1\r\nHost: h.invalid\r\nReferer: http://h.invalid/?s3cret\r\n\
              Cookie: s3cret\r\nAuthorization: Bearer s3cret\r\nCrawl-Via: http://h.invalid/?s3cret\r\nConnection: close\r\n\r\n"
@@ -458,7 +678,13 @@ fn the_log_of_a_proxy_is_found_and_holds_no_query() {
         let config = gate.file("crawlgate.yaml");
         crawlgate(
             Path::new("."),
-            &["decisions", "--config", config.to_str().unwrap(), "--format", "json"],
+            &[
+                "decisions",
+                "--config",
+                config.to_str().unwrap(),
+                "--format",
+                "json",
+            ],
             "",
         )
     };
@@ -473,16 +699,27 @@ fn the_log_of_a_proxy_is_found_and_holds_no_query() {
         "{}",
         said.out
     );
-    assert_eq!(said.out.matches("s3cret").count(), 1, "only in the path: {}", said.out);
+    assert_eq!(
+        said.out.matches("s3cret").count(),
+        1,
+        "only in the path: {}",
+        said.out
+    );
     assert!(!gate.said().contains("s3cret"), "{}", gate.said());
     // Every field of a line can be asked for, and is written down.
     let documented = fs::read_to_string("docs/decision-log.md").unwrap();
-    let shadowed =
-        said.out.lines().find(|line| line.contains("\"shadow\":[")).expect("one that a shadow would refuse");
+    let shadowed = said
+        .out
+        .lines()
+        .find(|line| line.contains("\"shadow\":["))
+        .expect("one that a shadow would refuse");
     let line: Json = serde_json::from_str(shadowed).unwrap();
     let mut filters = vec![];
     for key in line.as_object().unwrap().keys() {
-        assert!(documented.contains(&format!("`{key}`")), "{key} is not in docs/decision-log.md");
+        assert!(
+            documented.contains(&format!("`{key}`")),
+            "{key} is not in docs/decision-log.md"
+        );
         filters.extend(["--filter".to_owned(), format!("{key}!=\u{1}")]);
     }
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();

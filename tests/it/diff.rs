@@ -35,7 +35,11 @@ fn folder() -> Folder {
 }
 
 fn diff(arguments: &[&str], input: &str) -> Said {
-    crawlgate(folder().path(), &[&["diff", "old.yaml", "new.yaml"], arguments].concat(), input)
+    crawlgate(
+        folder().path(),
+        &[&["diff", "old.yaml", "new.yaml"], arguments].concat(),
+        input,
+    )
 }
 
 const URLS: &str = "http://a.example/x.zip\nhttp://b.example/y.ZIP\nhttp://a.example/cgi-bin/x\n\
@@ -78,17 +82,31 @@ Hosts
         1  slow.example  allowed with other options 1
 ";
     assert_eq!((said.code, said.err.as_str()), (1, ""));
-    assert!(said.out.starts_with("old  acme@") && said.out.contains("  (new.yaml)\n"), "{}", said.out);
+    assert!(
+        said.out.starts_with("old  acme@") && said.out.contains("  (new.yaml)\n"),
+        "{}",
+        said.out
+    );
     assert!(said.out.ends_with(expected), "{}", said.out);
 }
 
 #[test]
 fn the_same_policy_changes_nothing() {
     let folder = folder();
-    let said = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml", "--urls"], URLS);
-    assert!(said.code == 0 && said.out.ends_with("7 URLs: no decision changes\n"), "{said:?}");
+    let said = crawlgate(
+        folder.path(),
+        &["diff", "old.yaml", "old.yaml", "--urls"],
+        URLS,
+    );
+    assert!(
+        said.code == 0 && said.out.ends_with("7 URLs: no decision changes\n"),
+        "{said:?}"
+    );
     let said = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml"], "");
-    assert!(said.code == 0 && said.out.ends_with("2 cases: no decision changes\n"), "{said:?}");
+    assert!(
+        said.code == 0 && said.out.ends_with("2 cases: no decision changes\n"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -130,29 +148,54 @@ fn lines_are_those_of_decide() {
         "urls.txt",
         "{\"url\": \"http://slow.example/\", \"depth\": 3}\n\nhttp://a:99999/\n{\"url\": 1}\n",
     );
-    let said = crawlgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--urls", "urls.txt"], "");
+    let said = crawlgate(
+        folder.path(),
+        &["diff", "old.yaml", "new.yaml", "--urls", "urls.txt"],
+        "",
+    );
     assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.out.contains("1 URL: 1 decision changes"), "{}", said.out);
-    assert!(said.out.contains("2 lines could not be read\n  line 3: "), "{}", said.out);
-    let said = crawlgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--urls", "none.txt"], "");
-    assert!(said.code == 2 && said.err.contains("none.txt: No such file"), "{said:?}");
+    assert!(
+        said.out.contains("1 URL: 1 decision changes"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains("2 lines could not be read\n  line 3: "),
+        "{}",
+        said.out
+    );
+    let said = crawlgate(
+        folder.path(),
+        &["diff", "old.yaml", "new.yaml", "--urls", "none.txt"],
+        "",
+    );
+    assert!(
+        said.code == 2 && said.err.contains("none.txt: No such file"),
+        "{said:?}"
+    );
     let said = diff(&["--urls", "--format", "json", "--examples", "1"], URLS);
     let all: Json = serde_json::from_str(&said.out).unwrap();
     let first = json!({
         "change": "allow -> reject", "old_rule": null, "new_rule": "archives", "differences": [], "count": 2,
         "examples": ["http://a.example/x.zip"],
     });
-    assert_eq!((&all["by_rule"][0], &all["structure"]), (&first, &Json::Null));
+    assert_eq!(
+        (&all["by_rule"][0], &all["structure"]),
+        (&first, &Json::Null)
+    );
     assert_eq!(all["by_host"][0]["count"], 3);
 }
 
 /// The tool is for lists of URLs from real crawls.
 #[test]
 fn ten_thousand_urls_are_no_wait() {
-    let urls: String = (0..10_000).map(|n| format!("http://h{}.example/{n}/x.zip\n", n % 100)).collect();
+    let urls: String = (0..10_000)
+        .map(|n| format!("http://h{}.example/{n}/x.zip\n", n % 100))
+        .collect();
     let said = diff(&["--urls"], &urls);
     assert!(
-        said.out.contains("10,000 URLs: 10,000 decisions change") && said.out.contains("and 90 more hosts"),
+        said.out.contains("10,000 URLs: 10,000 decisions change")
+            && said.out.contains("and 90 more hosts"),
         "{}",
         said.out
     );

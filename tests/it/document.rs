@@ -12,14 +12,20 @@ use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 fn opened(body: &str) -> Result<Compiled, String> {
-    let head = if body.contains("options:") { "" } else { "options: { disposition: allow }\n" };
+    let head = if body.contains("options:") {
+        ""
+    } else {
+        "options: { disposition: allow }\n"
+    };
     let files = MemoryFiles::new().with("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
     let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.rendered() + "\n").collect();
     load(&files, "p.yaml").map_err(shown)
 }
 
 fn compiled(body: &str) -> Policy {
-    opened(body).unwrap_or_else(|problems| panic!("{body}\n{problems}")).policy
+    opened(body)
+        .unwrap_or_else(|problems| panic!("{body}\n{problems}"))
+        .policy
 }
 
 /// `stage reason rule status` of a refusal, or `allow stage`.
@@ -41,7 +47,11 @@ fn said(policy: &Policy, facts: &Json) -> String {
 
 fn check(rows: &[(&str, Json, &str)]) {
     for (body, facts, expected) in rows {
-        assert_eq!(said(&compiled(body), facts), *expected, "{body} with {facts}");
+        assert_eq!(
+            said(&compiled(body), facts),
+            *expected,
+            "{body} with {facts}"
+        );
     }
 }
 
@@ -52,21 +62,60 @@ const ROBOTS: &str = "rules: [{ id: x, forbid: { meta_robots: { contains: noinde
 fn the_stage_runs_for_a_get_with_2xx_in_html_or_text() {
     let page = |more: Json| {
         let mut facts = json!({ "title": "page not found" });
-        facts.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        facts
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         facts
     };
     check(&[
         (TITLE, page(json!({})), "document rule x 451"),
-        (TITLE, page(json!({ "content_type": "text/html; charset=utf-8" })), "document rule x 451"),
-        (TITLE, page(json!({ "content_type": "application/xhtml+xml" })), "document rule x 451"),
-        (TITLE, page(json!({ "content_type": "text/plain" })), "document rule x 451"),
-        (TITLE, page(json!({ "content_type": "image/png" })), "allow response"),
-        (TITLE, page(json!({ "content_type": "text/html", "status": 404 })), "allow response"),
-        (TITLE, page(json!({ "content_type": "text/html", "status": 204 })), "allow response"),
-        (TITLE, page(json!({ "content_type": "text/html", "method": "HEAD" })), "allow response"),
-        (TITLE, page(json!({ "content_type": "text/html", "method": "POST" })), "allow response"),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/html; charset=utf-8" })),
+            "document rule x 451",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "application/xhtml+xml" })),
+            "document rule x 451",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/plain" })),
+            "document rule x 451",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "image/png" })),
+            "allow response",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/html", "status": 404 })),
+            "allow response",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/html", "status": 204 })),
+            "allow response",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/html", "method": "HEAD" })),
+            "allow response",
+        ),
+        (
+            TITLE,
+            page(json!({ "content_type": "text/html", "method": "POST" })),
+            "allow response",
+        ),
         (TITLE, json!({ "title": "home" }), "allow document"),
-        (TITLE, json!({ "content_type": "text/html" }), "allow response"),
+        (
+            TITLE,
+            json!({ "content_type": "text/html" }),
+            "allow response",
+        ),
         (
             "rules: [{ id: x, forbid: { body_prefix: error } }]",
             json!({ "body_prefix": "an error" }),
@@ -85,16 +134,28 @@ fn headers_make_robots_and_canonical_known_early() {
     let tag = |value: &str| json!({ "headers": { "X-Robots-Tag": value } });
     check(&[
         (ROBOTS, tag("noindex"), "response rule x 451"),
-        (ROBOTS, json!({ "meta_robots": "noindex" }), "document rule x 451"),
+        (
+            ROBOTS,
+            json!({ "meta_robots": "noindex" }),
+            "document rule x 451",
+        ),
         // What the header gives is the fact; the document says nothing more.
         (
             ROBOTS,
             json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
             "allow document",
         ),
-        (ROBOTS, json!({ "content_type": "text/html" }), "allow response"),
+        (
+            ROBOTS,
+            json!({ "content_type": "text/html" }),
+            "allow response",
+        ),
         // Document facts are of 2xx, in a header too.
-        (ROBOTS, json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }), "allow response"),
+        (
+            ROBOTS,
+            json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }),
+            "allow response",
+        ),
         (
             "rules: [{ id: x, forbid: { meta_robots: noindex, status: 404 } }]",
             json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }),
@@ -147,15 +208,25 @@ fn what_only_a_document_tells_can_be_served_under() {
         "options: { disposition: allow, noncanonical: reject, index: false, enforce_index: meta }",
     ] {
         let serving = opened(body).unwrap_or_else(|problems| panic!("{body}\n{problems}"));
-        assert!(serving.problems.iter().all(|p| !p.message.contains("not in this version")), "{body}");
+        assert!(
+            serving
+                .problems
+                .iter()
+                .all(|p| !p.message.contains("not in this version")),
+            "{body}"
+        );
     }
     let serving = opened(ROBOTS).unwrap().policy;
-    assert_eq!(said(&serving, &json!({ "meta_robots": "noindex" })), "document rule x 451");
+    assert_eq!(
+        said(&serving, &json!({ "meta_robots": "noindex" })),
+        "document rule x 451"
+    );
 }
 
 #[test]
 fn a_soft_error_has_its_own_reason_and_status() {
-    const SOFT: &str = "rules: [{ id: a, forbid: { title: x } }, { id: s, forbid: { title: x }, as: 410 }]";
+    const SOFT: &str =
+        "rules: [{ id: a, forbid: { title: x } }, { id: s, forbid: { title: x }, as: 410 }]";
     check(&[
         (
             "rules: [{ id: s, forbid: { title: not found }, as: 404 }]",
@@ -190,10 +261,19 @@ fn a_soft_error_has_its_own_reason_and_status() {
         ("{ forbid: { ext: gif }, as: 404 }", "document stage"),
         ("{ forbid: { title: x }, as: 200 }", "as"),
         ("{ forbid: { title: x }, as: 407 }", "407"),
-        ("{ forbid: { title: x }, as: 404, reject: gone }", "leave one of them out"),
+        (
+            "{ forbid: { title: x }, as: 404, reject: gone }",
+            "leave one of them out",
+        ),
         ("{ when: { title: x }, as: 404 }", "not a key of"),
-        ("{ stage: response, forbid: { title: x } }", "before the facts"),
-        ("{ stage: request, forbid: { meta_robots: x } }", "write `stage: response`"),
+        (
+            "{ stage: response, forbid: { title: x } }",
+            "before the facts",
+        ),
+        (
+            "{ stage: request, forbid: { meta_robots: x } }",
+            "write `stage: response`",
+        ),
     ] {
         let said = opened(&format!("rules: [{rule}]")).map(|_| ()).unwrap_err();
         assert!(said.contains(expected), "{rule}\n{said}");
@@ -217,9 +297,21 @@ fn reasons_have_an_order() {
     let filter = "rules: [{ id: f, forbid: { content_type: a/b } }]";
     let html = options("noindex: reject, html_only: true");
     check(&[
-        (&format!("{checks}{filter}"), all.clone(), "response body_too_large - 451"),
-        (&format!("{checks}{filter}"), without(""), "response noncanonical - 451"),
-        (&format!("{checks}{filter}"), without("Link"), "response rule f 451"),
+        (
+            &format!("{checks}{filter}"),
+            all.clone(),
+            "response body_too_large - 451",
+        ),
+        (
+            &format!("{checks}{filter}"),
+            without(""),
+            "response noncanonical - 451",
+        ),
+        (
+            &format!("{checks}{filter}"),
+            without("Link"),
+            "response rule f 451",
+        ),
         (&checks, without("Link"), "response noindex - 451"),
         (&html, without("Link"), "response default - 451"),
         // At the document: soft errors, canonical, index, rules.
@@ -238,14 +330,19 @@ fn reasons_have_an_order() {
             json!({ "title": "not found", "meta_robots": "noindex" }),
             "document noindex - 451",
         ),
-        (&format!("{checks}{TITLE}"), json!({ "title": "not found" }), "document rule x 451"),
+        (
+            &format!("{checks}{TITLE}"),
+            json!({ "title": "not found" }),
+            "document rule x 451",
+        ),
     ]);
 }
 
 #[test]
 fn canonical_forms_are_compared() {
     const ON: &str = "rules: [{ id: c, when: { host: h.test }, set: { noncanonical: reject } }]";
-    let link = |target: &str| json!({ "headers": { "Link": format!("<{target}>; rel=\"canonical\"") } });
+    let link =
+        |target: &str| json!({ "headers": { "Link": format!("<{target}>; rel=\"canonical\"") } });
     check(&[
         (ON, link("http://h.test/a"), "allow response"),
         (ON, link("HTTP://H.test:80/x/../a#top"), "allow response"),
@@ -256,10 +353,26 @@ fn canonical_forms_are_compared() {
         (ON, link("https://h.test/a"), "response noncanonical c 451"),
         // What is no URL that could be asked for is not another one.
         (ON, link("mailto:x@h.test"), "allow response"),
-        (ON, json!({ "canonical": "http://h.test/b" }), "document noncanonical c 451"),
-        (ON, json!({ "canonical": "http://h.test/a" }), "allow document"),
-        (ON, json!({ "status": 404, "headers": { "Link": "</b>; rel=canonical" } }), "allow response"),
-        ("rules: [{ set: { noncanonical: tag } }]", link("/b"), "allow response"),
+        (
+            ON,
+            json!({ "canonical": "http://h.test/b" }),
+            "document noncanonical c 451",
+        ),
+        (
+            ON,
+            json!({ "canonical": "http://h.test/a" }),
+            "allow document",
+        ),
+        (
+            ON,
+            json!({ "status": 404, "headers": { "Link": "</b>; rel=canonical" } }),
+            "allow response",
+        ),
+        (
+            "rules: [{ set: { noncanonical: tag } }]",
+            link("/b"),
+            "allow response",
+        ),
     ]);
 }
 
@@ -267,22 +380,42 @@ fn canonical_forms_are_compared() {
 fn noindex_is_read_in_headers_and_documents() {
     const ON: &str = "rules: [{ id: n, when: { host: h.test }, set: { noindex: reject } }]";
     check(&[
-        (ON, json!({ "headers": { "X-Robots-Tag": "nofollow, noindex" } }), "response noindex n 451"),
-        (ON, json!({ "headers": { "X-Robots-Tag": "googlebot: noindex" } }), "allow response"),
+        (
+            ON,
+            json!({ "headers": { "X-Robots-Tag": "nofollow, noindex" } }),
+            "response noindex n 451",
+        ),
+        (
+            ON,
+            json!({ "headers": { "X-Robots-Tag": "googlebot: noindex" } }),
+            "allow response",
+        ),
         (
             ON,
             json!({ "crawler": "news", "headers": { "X-Robots-Tag": "news: noindex" } }),
             "response noindex n 451",
         ),
-        (ON, json!({ "meta_robots": "NONE" }), "document noindex n 451"),
+        (
+            ON,
+            json!({ "meta_robots": "NONE" }),
+            "document noindex n 451",
+        ),
         // A header that says less takes nothing from the document.
         (
             ON,
             json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
             "document noindex n 451",
         ),
-        (ON, json!({ "status": 204, "headers": { "X-Robots-Tag": "noindex" } }), "allow response"),
-        ("rules: [{ set: { noindex: tag } }]", json!({ "meta_robots": "noindex" }), "allow document"),
+        (
+            ON,
+            json!({ "status": 204, "headers": { "X-Robots-Tag": "noindex" } }),
+            "allow response",
+        ),
+        (
+            "rules: [{ set: { noindex: tag } }]",
+            json!({ "meta_robots": "noindex" }),
+            "allow document",
+        ),
     ]);
 }
 
@@ -290,8 +423,16 @@ fn noindex_is_read_in_headers_and_documents() {
 fn usage_is_what_robots_txt_and_headers_say_together() {
     const ON: &str = "rules: [{ id: u, forbid: { usage.train-ai: deny } }]";
     check(&[
-        (ON, json!({ "usage": { "train-ai": "deny" } }), "response rule u 451"),
-        (ON, json!({ "headers": { "Content-Usage": "train-ai=n" } }), "response rule u 451"),
+        (
+            ON,
+            json!({ "usage": { "train-ai": "deny" } }),
+            "response rule u 451",
+        ),
+        (
+            ON,
+            json!({ "headers": { "Content-Usage": "train-ai=n" } }),
+            "response rule u 451",
+        ),
         (
             ON,
             json!({ "usage": { "train-ai": "deny" }, "headers": { "Content-Usage": "train-ai=y" } }),
@@ -302,8 +443,16 @@ fn usage_is_what_robots_txt_and_headers_say_together() {
             json!({ "usage": { "train-ai": "allow" }, "headers": { "Content-Usage": "train-ai=n" } }),
             "response rule u 451",
         ),
-        (ON, json!({ "usage": { "train-ai": "allow" } }), "allow response"),
-        (ON, json!({ "usage": { "search": "deny" } }), "allow response"),
+        (
+            ON,
+            json!({ "usage": { "train-ai": "allow" } }),
+            "allow response",
+        ),
+        (
+            ON,
+            json!({ "usage": { "search": "deny" } }),
+            "allow response",
+        ),
         (
             "rules: [{ id: u, require: { usage.search: allow } }]",
             json!({ "usage": { "search": "unset" } }),
@@ -325,7 +474,10 @@ fn a_tunnel_knows_nothing_of_answers() {
             json!({ "title": "x" }),
         ] {
             let mut facts = json!({ "url": "https://h.test/", "tunnel": true });
-            facts.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            facts
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
             let decision = Trial::new(policy, &facts, Profile::Generic).decision;
             assert_eq!(decision.verdict, Verdict::Undecided, "{more}");
@@ -341,14 +493,20 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
             "lists: {{ l: {{ kind: {kind}, items: ['http://a.test/', '{item}', 'http://z.test/'] }} }}"
         );
         let items = if kind == "surts" {
-            lists.replace("http://a.test/", "test,a,)/").replace("http://z.test/", "test,z,)/")
+            lists
+                .replace("http://a.test/", "test,a,)/")
+                .replace("http://z.test/", "test,z,)/")
         } else {
             lists
         };
-        let policy = compiled(&format!("{items}\nrules: [{{ id: x, forbid: {{ in: l }} }}]"));
+        let policy = compiled(&format!(
+            "{items}\nrules: [{{ id: x, forbid: {{ in: l }} }}]"
+        ));
         let facts = json!({ "url": "https://h.test/", "tunnel": true });
         let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-        Trial::new(&policy, &facts, Profile::Generic).decision.verdict
+        Trial::new(&policy, &facts, Profile::Generic)
+            .decision
+            .verdict
     };
     let rejected = Verdict::Reject(Reason::Rule);
     for (kind, item, expected) in [
@@ -368,11 +526,26 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
 fn what_would_be_stripped_leaves_a_tunnel_undecided() {
     let undecided = |rule: &str| (Verdict::Undecided, rule.to_owned());
     for (body, expected) in [
-        ("options: { disposition: allow, follow: false, enforce_follow: strip }", undecided("")),
-        ("options: { disposition: allow, index: false, enforce_index: strip }", undecided("")),
-        ("options: { disposition: allow, index: false, enforce_index: meta }", (Verdict::Admit, "".into())),
-        ("options: { disposition: allow, index: false, enforce_follow: strip }", (Verdict::Admit, "".into())),
-        ("rules: [{ id: x, set: { follow: false, enforce_follow: strip } }]", undecided("x")),
+        (
+            "options: { disposition: allow, follow: false, enforce_follow: strip }",
+            undecided(""),
+        ),
+        (
+            "options: { disposition: allow, index: false, enforce_index: strip }",
+            undecided(""),
+        ),
+        (
+            "options: { disposition: allow, index: false, enforce_index: meta }",
+            (Verdict::Admit, "".into()),
+        ),
+        (
+            "options: { disposition: allow, index: false, enforce_follow: strip }",
+            (Verdict::Admit, "".into()),
+        ),
+        (
+            "rules: [{ id: x, set: { follow: false, enforce_follow: strip } }]",
+            undecided("x"),
+        ),
         (
             "options: { disposition: allow, enforce_follow: strip }
 rules: [{ id: x, when: { under: /a }, then: no-follow }]",
@@ -415,9 +588,18 @@ fn values_that_no_canonical_url_has_are_told() {
     for (rule, expected) in [
         ("forbid: { under: '/u/../v' }", "fits nothing: segments"),
         ("forbid: { path: '/./w' }", "fits nothing: segments"),
-        ("forbid: { url_prefix: 'http://h.test/a/../b' }", "fits nothing: segments"),
-        ("forbid: { url_prefix: 'http://h.test/a#b' }", "without its fragment"),
-        ("forbid: { url: 'http://h.test/a#b' }", "without its fragment"),
+        (
+            "forbid: { url_prefix: 'http://h.test/a/../b' }",
+            "fits nothing: segments",
+        ),
+        (
+            "forbid: { url_prefix: 'http://h.test/a#b' }",
+            "without its fragment",
+        ),
+        (
+            "forbid: { url: 'http://h.test/a#b' }",
+            "without its fragment",
+        ),
         ("set: { politeness: { rate: 5/5m } }", "a rate is needed"),
         ("set: { politeness: { rate: 5/0s } }", "a rate is needed"),
     ] {

@@ -37,8 +37,16 @@ impl Page {
 
     pub(crate) fn of(content_type: &str, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref().to_vec();
-        let fields = format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len());
-        Self { status: "200 OK", fields, pieces: vec![body], pause: Duration::ZERO }
+        let fields = format!(
+            "Content-Type: {content_type}\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        Self {
+            status: "200 OK",
+            fields,
+            pieces: vec![body],
+            pause: Duration::ZERO,
+        }
     }
 
     pub(crate) fn status(self, status: &'static str) -> Self {
@@ -55,20 +63,33 @@ impl Page {
     pub(crate) fn cut(self, at: usize) -> Self {
         let body = self.pieces.concat();
         let pieces = body.chunks(at.max(1)).map(<[u8]>::to_vec).collect();
-        Self { pieces, pause: Duration::from_micros(200), ..self }
+        Self {
+            pieces,
+            pause: Duration::from_micros(200),
+            ..self
+        }
     }
 
     /// The same body in two pieces.
     pub(crate) fn split(self, at: usize) -> Self {
         let body = self.pieces.concat();
         let (first, second) = body.split_at(at);
-        Self { pieces: vec![first.to_vec(), second.to_vec()], pause: Duration::from_millis(2), ..self }
+        Self {
+            pieces: vec![first.to_vec(), second.to_vec()],
+            pause: Duration::from_millis(2),
+            ..self
+        }
     }
 
     /// The same body, chunked in these pieces.
     pub(crate) fn chunked(mut self) -> Self {
         let content_type = self.fields.lines().next().unwrap_or_default().to_owned();
-        let rest: String = self.fields.lines().skip(2).map(|line| format!("{line}\r\n")).collect();
+        let rest: String = self
+            .fields
+            .lines()
+            .skip(2)
+            .map(|line| format!("{line}\r\n"))
+            .collect();
         self.fields = format!("{content_type}\r\nTransfer-Encoding: chunked\r\n{rest}");
         for piece in &mut self.pieces {
             let head = format!("{:x}\r\n", piece.len()).into_bytes();
@@ -79,7 +100,12 @@ impl Page {
     }
 
     pub(crate) fn without_type(mut self) -> Self {
-        self.fields = self.fields.lines().skip(1).map(|line| format!("{line}\r\n")).collect();
+        self.fields = self
+            .fields
+            .lines()
+            .skip(1)
+            .map(|line| format!("{line}\r\n"))
+            .collect();
         self
     }
 }
@@ -150,7 +176,12 @@ impl Site {
         let (pages, heads) = (Pages::default(), Heads::default());
         let origin = origin(&pages, &heads);
         let gate = Gate::start(CONFIG, &policy(options, rules));
-        Self { gate, origin, pages, heads }
+        Self {
+            gate,
+            origin,
+            pages,
+            heads,
+        }
     }
 
     pub(crate) fn has(&self, path: &str, page: Page) {
@@ -182,7 +213,11 @@ pub(crate) struct Got(Vec<u8>);
 
 impl Got {
     fn halves(&self) -> (&[u8], &[u8]) {
-        let at = self.0.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        let at = self
+            .0
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .expect("a head");
         (&self.0[..at], &self.0[at + 4..])
     }
 
@@ -198,7 +233,9 @@ impl Got {
     pub(crate) fn value(&self, name: &str) -> String {
         let head = self.head();
         let fields = head.lines().filter_map(|line| line.split_once(": "));
-        let values = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+        let values = fields
+            .filter(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value);
         values.collect::<Vec<_>>().join(" | ")
     }
 
@@ -218,12 +255,15 @@ impl Got {
         let (_, mut rest) = self.halves();
         if !self.value("transfer-encoding").contains("chunked") {
             let length = self.value("content-length").parse::<usize>().ok();
-            return length.is_none_or(|length| length == rest.len()).then(|| rest.to_vec());
+            return length
+                .is_none_or(|length| length == rest.len())
+                .then(|| rest.to_vec());
         }
         let mut body = Vec::new();
         loop {
             let line = rest.windows(2).position(|two| two == b"\r\n")?;
-            let length = usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
+            let length =
+                usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
             rest = &rest[line + 2..];
             if length == 0 {
                 return Some(body);

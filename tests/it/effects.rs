@@ -49,7 +49,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// `answer` makes an answer of a request's path; nothing of it is the usual one.
-    pub(crate) fn new(policy: &str, answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        policy: &str,
+        answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         Self::with(CONFIG, policy, answer)
     }
 
@@ -67,7 +70,11 @@ impl Bench {
                 visit.send(&answer(&path).unwrap_or_else(|| OK.into()));
             }
         });
-        Self { gate: Gate::start(config, policy), origin, heads }
+        Self {
+            gate: Gate::start(config, policy),
+            origin,
+            heads,
+        }
     }
 
     /// The whole answer to a GET of a path at `a.test`.
@@ -77,7 +84,11 @@ impl Bench {
 
     /// The same with more fields, each line with its end.
     pub(crate) fn ask(&self, path: &str, fields: &str) -> Answer {
-        ask(self.gate.proxy, &format!("http://a.test:{}{path}", self.origin.port), fields)
+        ask(
+            self.gate.proxy,
+            &format!("http://a.test:{}{path}", self.origin.port),
+            fields,
+        )
     }
 
     /// The decision log, once it has so many lines.
@@ -95,11 +106,15 @@ impl Bench {
 /// The lines of a gate's decision log, once it has so many, in the order of the requests.
 #[track_caller]
 pub(crate) fn log(gate: &Gate, lines: usize) -> Vec<serde_json::Value> {
-    until("the log is written", || gate.log().matches('\n').count() >= lines);
+    until("the log is written", || {
+        gate.log().matches('\n').count() >= lines
+    });
     let log = gate.log();
     assert_eq!(log.lines().count(), lines, "{log}");
-    let mut lines: Vec<serde_json::Value> =
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     // Each worker writes for itself; the ids are counted.
     lines.sort_by_key(|line| {
         let id = line["decision"].as_str().unwrap();
@@ -112,7 +127,9 @@ pub(crate) fn log(gate: &Gate, lines: usize) -> Vec<serde_json::Value> {
 pub(crate) fn ask(proxy: SocketAddr, url: &str, fields: &str) -> Answer {
     let mut client = Client::connect(proxy);
     let host = url.split('/').nth(2).unwrap();
-    client.send(&format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n"));
+    client.send(&format!(
+        "GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n"
+    ));
     Answer(client.rest())
 }
 
@@ -121,7 +138,11 @@ pub(crate) struct Answer(pub(crate) String);
 
 impl Answer {
     pub(crate) fn status(&self) -> u16 {
-        self.0.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("{:?}", self.0))
+        self.0
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .unwrap_or_else(|| panic!("{:?}", self.0))
     }
 
     /// Every value of a field, in order.

@@ -34,26 +34,43 @@ fn compiled_file(path: &Path) -> Result<Compiled, String> {
 
 /// What is said of a policy, one problem after another.
 fn said(problems: &[Problem]) -> String {
-    problems.iter().map(|problem| problem.rendered() + "\n").collect()
+    problems
+        .iter()
+        .map(|problem| problem.rendered() + "\n")
+        .collect()
 }
 
 /// In what the cases of a policy fail, one line a case.
 fn failing(compiled: &Compiled) -> Vec<String> {
-    let failures = compiled.cases.iter().filter_map(|case| run_case(&compiled.policy, case).err());
-    let line = |m: &crawlgate::policy::cases::Mismatch| format!("{}: {} not {}", m.key, m.found, m.expected);
+    let failures = compiled
+        .cases
+        .iter()
+        .filter_map(|case| run_case(&compiled.policy, case).err());
+    let line = |m: &crawlgate::policy::cases::Mismatch| {
+        format!("{}: {} not {}", m.key, m.found, m.expected)
+    };
     failures
         .map(|failure| {
             let differences: Vec<String> = failure.mismatches.iter().map(line).collect();
-            format!("{} {}: {}", failure.case.place, failure.case.facts.url(), differences.join("; "))
+            format!(
+                "{} {}: {}",
+                failure.case.place,
+                failure.case.facts.url(),
+                differences.join("; ")
+            )
         })
         .collect()
 }
 
 /// The files of a directory that end in this, in order.
 fn files(directory: &str, ending: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = paths.filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
+    let mut files: Vec<PathBuf> = paths
+        .filter(|p| p.extension().is_some_and(|e| e == ending))
+        .collect();
     files.sort();
     files
 }
@@ -65,7 +82,9 @@ fn policies_of(system: &str) -> Vec<PathBuf> {
 
 /// The policies in `config` itself.
 fn shipped() -> impl Iterator<Item = PathBuf> {
-    files("config", "yaml").into_iter().filter(|path| !path.ends_with("crawlgate.yaml"))
+    files("config", "yaml")
+        .into_iter()
+        .filter(|path| !path.ends_with("crawlgate.yaml"))
 }
 
 /// The worked examples, one a system.
@@ -80,12 +99,17 @@ fn is_refused(path: &Path) -> bool {
 
 #[test]
 fn every_policy_passes_its_cases() {
-    let of_systems = SYSTEMS.iter().flat_map(|system| policies_of(system)).filter(|path| !is_refused(path));
+    let of_systems = SYSTEMS
+        .iter()
+        .flat_map(|system| policies_of(system))
+        .filter(|path| !is_refused(path));
     let (mut policies, mut cases, mut wrong) = (0, 0, vec![]);
     for path in shipped().chain(worked_examples()).chain(of_systems) {
         policies += 1;
         match compiled_file(&path) {
-            Ok(compiled) if compiled.cases.is_empty() => wrong.push(format!("{}: no cases", path.display())),
+            Ok(compiled) if compiled.cases.is_empty() => {
+                wrong.push(format!("{}: no cases", path.display()))
+            }
             Ok(compiled) => {
                 cases += compiled.cases.len();
                 wrong.extend(failing(&compiled));
@@ -100,11 +124,21 @@ fn every_policy_passes_its_cases() {
 /// A policy with a file `.expect` beside it is refused, and every line of that file is said.
 #[test]
 fn what_a_system_refuses_is_refused() {
-    for path in SYSTEMS.iter().flat_map(|system| policies_of(system)).filter(|path| is_refused(path)) {
-        let Err(said) = compiled_file(&path) else { panic!("{} is accepted", path.display()) };
+    for path in SYSTEMS
+        .iter()
+        .flat_map(|system| policies_of(system))
+        .filter(|path| is_refused(path))
+    {
+        let Err(said) = compiled_file(&path) else {
+            panic!("{} is accepted", path.display())
+        };
         let expected = fs::read_to_string(path.with_extension("expect")).unwrap();
         for line in expected.lines() {
-            assert!(said.contains(line), "{}: not said: {line}\n{said}", path.display());
+            assert!(
+                said.contains(line),
+                "{}: not said: {line}\n{said}",
+                path.display()
+            );
         }
     }
 }
@@ -116,8 +150,10 @@ fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
         let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap());
         let compiled = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
-        let doubts =
-            compiled.problems.into_iter().filter(|problem| !problem.message.contains("in this version"));
+        let doubts = compiled
+            .problems
+            .into_iter()
+            .filter(|problem| !problem.message.contains("in this version"));
         let doubts: Vec<Problem> = doubts.collect();
         assert!(doubts.is_empty(), "{}", said(&doubts));
     }
@@ -128,13 +164,21 @@ fn the_shipped_policies_can_be_served() {
 fn each_system_has_its_policies_its_example_and_its_page() {
     let mut systems = SYSTEMS.map(String::from);
     systems.sort();
-    let folders = fs::read_dir("tests/policies").unwrap().map(Result::unwrap).filter(|e| e.path().is_dir());
-    let mut folders: Vec<String> = folders.map(|e| e.file_name().into_string().unwrap()).collect();
+    let folders = fs::read_dir("tests/policies")
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|e| e.path().is_dir());
+    let mut folders: Vec<String> = folders
+        .map(|e| e.file_name().into_string().unwrap())
+        .collect();
     folders.sort();
     assert_eq!(folders, systems);
     let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
     let examples: Vec<String> = worked_examples().iter().map(stem).collect();
     assert_eq!(examples, systems);
     let pages: Vec<String> = files("docs/policy", "md").iter().map(stem).collect();
-    assert!(systems.iter().all(|system| pages.contains(system)), "{pages:?}");
+    assert!(
+        systems.iter().all(|system| pages.contains(system)),
+        "{pages:?}"
+    );
 }

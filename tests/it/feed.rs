@@ -28,7 +28,11 @@ fn happen(ledger: &Ledger, from: u64, to: u64) {
 }
 
 fn ids(text: &str) -> Vec<u64> {
-    let id = |line: &str| serde_json::from_str::<Json>(line).unwrap()["id"].as_u64().unwrap();
+    let id = |line: &str| {
+        serde_json::from_str::<Json>(line).unwrap()["id"]
+            .as_u64()
+            .unwrap()
+    };
     text.lines().map(id).collect()
 }
 
@@ -49,7 +53,10 @@ struct Hook {
 impl Hook {
     fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let hook = Self { port: listener.local_addr().unwrap().port(), posts: Arc::default() };
+        let hook = Self {
+            port: listener.local_addr().unwrap().port(),
+            posts: Arc::default(),
+        };
         let posts = Arc::clone(&hook.posts);
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
@@ -82,10 +89,14 @@ fn taken(mut socket: TcpStream, answer: &str) -> (String, Json) {
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "))
+                .unwrap();
             if body.len() >= length.parse().unwrap() {
                 let length = "content-length: 0\r\nconnection: close";
-                let _ = socket.write_all(format!("HTTP/1.1 {answer}\r\n{length}\r\n\r\n").as_bytes());
+                let _ =
+                    socket.write_all(format!("HTTP/1.1 {answer}\r\n{length}\r\n\r\n").as_bytes());
                 return (head.to_owned(), serde_json::from_str(body).unwrap());
             }
         }
@@ -101,7 +112,9 @@ fn metrics() -> Metrics {
 
 async fn seen(what: &str, condition: impl FnMut() -> bool + Send + 'static) {
     let what = what.to_owned();
-    tokio::task::spawn_blocking(move || until(&what, condition)).await.unwrap();
+    tokio::task::spawn_blocking(move || until(&what, condition))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -109,7 +122,14 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
     let folder = Folder::new();
     let path = folder.path().join("feed/events.ndjson");
     let start = |ledger: &Ledger, metrics: &Metrics| {
-        Feed::start(FeedSettings { file: Some(path.clone()), webhook: None }, ledger, metrics)
+        Feed::start(
+            FeedSettings {
+                file: Some(path.clone()),
+                webhook: None,
+            },
+            ledger,
+            metrics,
+        )
     };
     let (ledger, metrics) = (open(&folder), metrics());
     let feed = start(&ledger, &metrics);
@@ -117,7 +137,10 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
     let file = path.clone();
     seen("three lines", move || ids(&read(&file)) == [1, 2, 3]).await;
     let first: Json = serde_json::from_str(read(&path).lines().next().unwrap()).unwrap();
-    assert_eq!((&first["kind"], &first["status"]), (&"permanent_error".into(), &404.into()));
+    assert_eq!(
+        (&first["kind"], &first["status"]),
+        (&"permanent_error".into(), &404.into())
+    );
 
     fs::rename(&path, path.with_extension("1")).unwrap();
     happen(&ledger, 3, 5);
@@ -130,18 +153,26 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
     ledger.close();
     drop(ledger);
     // A crash has cut a line.
-    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\":").unwrap();
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .write_all(b"{\"id\":")
+        .unwrap();
     let ledger = open(&folder);
     let feed = start(&ledger, &metrics);
     happen(&ledger, 9, 10);
     let file = path.clone();
-    seen("the rest", move || read(&file).ends_with('\n') && ids(&read(&file)).last() == Some(&10)).await;
+    seen("the rest", move || {
+        read(&file).ends_with('\n') && ids(&read(&file)).last() == Some(&10)
+    })
+    .await;
     assert_eq!(ids(&read(&path)), (4..=10).collect::<Vec<_>>());
     feed.close(Duration::from_secs(10)).await;
     assert!(
-        metrics
-            .render()
-            .contains("crawlgate_ledger_feed_events_total{feed=\"file\",result=\"delivered\"} 10\n")
+        metrics.render().contains(
+            "crawlgate_ledger_feed_events_total{feed=\"file\",result=\"delivered\"} 10\n"
+        )
     );
 }
 
@@ -153,15 +184,25 @@ async fn the_webhook_is_asked_again_until_it_takes_them() {
     let ledger = open(&folder);
     happen(&ledger, 0, 250);
     ledger.committed().await;
-    let settings = FeedSettings { file: None, webhook: Some((hook.endpoint(), dead.clone())) };
+    let settings = FeedSettings {
+        file: None,
+        webhook: Some((hook.endpoint(), dead.clone())),
+    };
     let feed = Feed::start(settings, &ledger, &metrics);
     let posts = Arc::clone(&hook.posts);
     seen("four posts", move || posts.lock().unwrap().len() == 4).await;
     let expected: Vec<u64> = (1..=100).chain(1..=250).collect();
-    assert_eq!(hook.ids(), expected, "the first batch twice, the others once");
+    assert_eq!(
+        hook.ids(),
+        expected,
+        "the first batch twice, the others once"
+    );
     let (head, _) = hook.posts.lock().unwrap()[1].clone();
-    for line in ["POST /hook?key=1 HTTP/1.1", "content-type: application/json", "idempotency-key: \"1-100\""]
-    {
+    for line in [
+        "POST /hook?key=1 HTTP/1.1",
+        "content-type: application/json",
+        "idempotency-key: \"1-100\"",
+    ] {
         assert!(head.lines().any(|one| one == line), "{line}: {head}");
     }
     feed.close(Duration::from_secs(10)).await;
@@ -169,11 +210,17 @@ async fn the_webhook_is_asked_again_until_it_takes_them() {
     drop(ledger);
     assert!(!dead.exists());
     let text = metrics.render();
-    assert!(text.contains("crawlgate_ledger_feed_failures_total{feed=\"webhook\"} 1\n"), "{text}");
+    assert!(
+        text.contains("crawlgate_ledger_feed_failures_total{feed=\"webhook\"} 1\n"),
+        "{text}"
+    );
 
     // The cursor was kept: nothing is sent again, and what comes goes on.
     let ledger = open(&folder);
-    let settings = FeedSettings { file: None, webhook: Some((hook.endpoint(), dead)) };
+    let settings = FeedSettings {
+        file: None,
+        webhook: Some((hook.endpoint(), dead)),
+    };
     let feed = Feed::start(settings, &ledger, &metrics);
     happen(&ledger, 250, 251);
     let posts = Arc::clone(&hook.posts);
@@ -190,18 +237,25 @@ async fn what_the_webhook_refuses_for_good_is_put_aside_and_the_rest_goes_on() {
     let ledger = open(&folder);
     happen(&ledger, 0, 101);
     ledger.committed().await;
-    let settings = FeedSettings { file: None, webhook: Some((hook.endpoint(), dead.clone())) };
+    let settings = FeedSettings {
+        file: None,
+        webhook: Some((hook.endpoint(), dead.clone())),
+    };
     let feed = Feed::start(settings, &ledger, &metrics);
     let posts = Arc::clone(&hook.posts);
     seen("two posts", move || posts.lock().unwrap().len() == 2).await;
     assert_eq!(ids(&read(&dead)), (1..=100).collect::<Vec<_>>());
     let letter: Json = serde_json::from_str(read(&dead).lines().next().unwrap()).unwrap();
-    assert_eq!(letter["undelivered"]["because"], "it answers 422 Unprocessable Entity");
+    assert_eq!(
+        letter["undelivered"]["because"],
+        "it answers 422 Unprocessable Entity"
+    );
     feed.close(Duration::from_secs(10)).await;
     let text = metrics.render();
     for (result, count) in [("dead_letter", 100), ("delivered", 1)] {
-        let line =
-            format!("crawlgate_ledger_feed_events_total{{feed=\"webhook\",result=\"{result}\"}} {count}\n");
+        let line = format!(
+            "crawlgate_ledger_feed_events_total{{feed=\"webhook\",result=\"{result}\"}} {count}\n"
+        );
         assert!(text.contains(&line), "{line}: {text}");
     }
     assert_eq!(hook.count(), 2);

@@ -32,7 +32,10 @@ fn fuzz(target: &str, run: fn(&[u8])) {
     committed.iter().for_each(|input| one(target, run, input));
     let seed = variable("CRAWLGATE_FUZZ_SEED").unwrap_or(SEED);
     let time = Duration::from_secs(variable("CRAWLGATE_FUZZ_SECONDS").unwrap_or(SECONDS));
-    println!("{target}: {} inputs of the corpus, then CRAWLGATE_FUZZ_SEED={seed}", committed.len());
+    println!(
+        "{target}: {} inputs of the corpus, then CRAWLGATE_FUZZ_SEED={seed}",
+        committed.len()
+    );
     corpus.seed(seed);
     let begin = Instant::now();
     let mut made = 0_u64;
@@ -41,7 +44,10 @@ fn fuzz(target: &str, run: fn(&[u8])) {
         made += 1;
     }
     println!("{target}: {made} generated inputs");
-    assert!(committed.len() > 20 && (made > 0 || time.is_zero()), "{target} was not run");
+    assert!(
+        committed.len() > 20 && (made > 0 || time.is_zero()),
+        "{target} was not run"
+    );
 }
 
 fn one(target: &str, run: fn(&[u8]), input: &[u8]) {
@@ -51,7 +57,11 @@ fn one(target: &str, run: fn(&[u8]), input: &[u8]) {
     if outcome.is_err() || hangs {
         let file = std::env::temp_dir().join(format!("crawlgate-fuzz-{target}"));
         let _ = std::fs::write(&file, input);
-        eprintln!("{target} failed on {}: {}", file.display(), input.escape_ascii());
+        eprintln!(
+            "{target} failed on {}: {}",
+            file.display(),
+            input.escape_ascii()
+        );
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic));
     assert!(!hangs, "{target} took {:?}", begin.elapsed());

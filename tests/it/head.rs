@@ -25,12 +25,16 @@ async fn a_connection_is_kept() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
     for n in 0..5 {
-        client.send(format!("GET http://h/{n} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
+        client
+            .send(format!("GET http://h/{n} HTTP/1.1\r\nHost: h\r\n\r\n"))
+            .await;
         assert_eq!(client.answer().await, (200, format!("GET http://h/{n} []")));
     }
     client.send("\r\n").await;
     tokio::time::sleep(MOMENT).await;
-    client.send("GET /1.0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
+    client
+        .send("GET /1.0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        .await;
     assert_eq!(client.answer().await.1, "GET /1.0 []");
     client.send("GET /last HTTP/1.0\r\n\r\n").await;
     assert!(client.rest().await.ends_with("GET /last []"));
@@ -47,7 +51,10 @@ async fn pipelined_requests_are_answered_in_order_and_one_at_a_time() {
     assert_eq!(proxy.seen(), ["GET /wait/60"]);
     for path in paths {
         let (_, body) = client.answer().await;
-        assert!(body == format!("GET {path} []") || body.len() == 300_000, "{path}");
+        assert!(
+            body == format!("GET {path} []") || body.len() == 300_000,
+            "{path}"
+        );
     }
     assert_eq!(proxy.seen(), paths.map(|path| format!("GET {path}")));
 }
@@ -61,7 +68,12 @@ const SCRIPT: &str = "\r\nGET http://h/a<b HTTP/1.1\r\nHost: h\r\n\r\n\
 #[tokio::test]
 async fn where_a_head_is_split_makes_no_difference() {
     let proxy = Listening::new(limits()).await;
-    let expected = ["GET http://h/a%3Cb []", "GET /wait/2 []", "POST /b [GET /]", "POST /c [GET ]"];
+    let expected = [
+        "GET http://h/a%3Cb []",
+        "GET /wait/2 []",
+        "POST /b [GET /]",
+        "POST /c [GET ]",
+    ];
     for at in 1..SCRIPT.len() {
         let mut client = proxy.connect().await;
         let (first, second) = SCRIPT.split_at(at);
@@ -69,7 +81,11 @@ async fn where_a_head_is_split_makes_no_difference() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         client.send(second).await;
         for body in expected {
-            assert_eq!(client.answer().await, (200, body.to_owned()), "split at {at}");
+            assert_eq!(
+                client.answer().await,
+                (200, body.to_owned()),
+                "split at {at}"
+            );
         }
         assert_eq!(client.rest().await, "");
     }
@@ -82,7 +98,10 @@ async fn where_a_head_is_split_makes_no_difference() {
         assert_eq!(client.answer().await.1, body);
     }
     assert_eq!(client.rest().await, "");
-    assert!(!proxy.seen().contains(&"GET /d".into()), "nothing is served behind chunks");
+    assert!(
+        !proxy.seen().contains(&"GET /d".into()),
+        "nothing is served behind chunks"
+    );
 }
 
 #[tokio::test]
@@ -99,29 +118,71 @@ async fn heads_that_could_be_read_in_two_ways_are_refused_in_full() {
         ("GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", 400, "control"),
         ("GET / HTTP/1.1\r\nA : b\r\n\r\n", 400, "field name"),
         ("GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, "colon"),
-        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc", 400, "beside"),
-        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400, "more than one"),
-        ("POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc", 400, "no number"),
-        ("POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc", 400, "no number"),
-        ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400, "other than chunked"),
-        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "HTTP/1.0"),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+            400,
+            "beside",
+        ),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+            400,
+            "more than one",
+        ),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
+            400,
+            "no number",
+        ),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc",
+            400,
+            "no number",
+        ),
+        (
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+            400,
+            "other than chunked",
+        ),
+        (
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            "HTTP/1.0",
+        ),
         ("GET  / HTTP/1.1\r\n\r\n", 400, "space"),
         ("GET /a b HTTP/1.1\r\n\r\n", 400, "space"),
         ("GET\t/ HTTP/1.1\r\n\r\n", 400, "request line"),
         ("GET / HTTP/1.2\r\n\r\n", 400, "version"),
         ("GET /a\x01 HTTP/1.1\r\n\r\n", 400, "control"),
         // hyper refuses these, and would say nothing.
-        ("GET http://b\u{fc}cher.example/ HTTP/1.1\r\n\r\n", 400, "cannot be read"),
-        ("GET http://h:port:port/ HTTP/1.1\r\n\r\n", 400, "cannot be read"),
+        (
+            "GET http://b\u{fc}cher.example/ HTTP/1.1\r\n\r\n",
+            400,
+            "cannot be read",
+        ),
+        (
+            "GET http://h:port:port/ HTTP/1.1\r\n\r\n",
+            400,
+            "cannot be read",
+        ),
         (&long, 414, "target"),
         (&large, 431, "head"),
         (&endless, 431, "head"),
         (&many, 431, "head"),
     ] {
         let answer = proxy.ask(head.as_bytes()).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
-        assert!(answer.contains("crawl-reason: full") && answer.contains(why), "{head:?}: {answer}");
-        assert_eq!(answer.matches("HTTP/1.1 4").count(), 1, "{head:?}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{head:?}: {answer}"
+        );
+        assert!(
+            answer.contains("crawl-reason: full") && answer.contains(why),
+            "{head:?}: {answer}"
+        );
+        assert_eq!(
+            answer.matches("HTTP/1.1 4").count(),
+            1,
+            "{head:?}: {answer}"
+        );
         let (_, partial) = proxy.echo.refused.lock().unwrap().pop().unwrap();
         assert!(head.as_bytes().starts_with(&partial), "{head:?}");
     }
@@ -138,7 +199,12 @@ async fn bytes_that_crawlers_send_reach_the_service_encoded() {
         (b"http://h/?<a>`\"{|}^\\", "http://h/?%3Ca%3E`%22{|}^\\"),
         (b"/%zz%", "/%zz%"),
     ] {
-        let head = [b"GET ", target, b" HTTP/1.1\r\nX: \xe9<\r\nConnection: close\r\n\r\n"].concat();
+        let head = [
+            b"GET ",
+            target,
+            b" HTTP/1.1\r\nX: \xe9<\r\nConnection: close\r\n\r\n",
+        ]
+        .concat();
         let answer = proxy.ask(&head).await;
         assert!(answer.ends_with(&format!("GET {seen} []")), "{answer}");
     }
@@ -149,7 +215,11 @@ async fn a_bad_head_is_answered_behind_the_answers_before_it() {
     let proxy = Listening::new(limits()).await;
     for bad in ["GET / HTTP/1.1\nA: b\n\n", "GET http://%/ HTTP/1.1\r\n\r\n"] {
         let mut client = proxy.connect().await;
-        client.send(format!("GET /wait/20 HTTP/1.1\r\n\r\nGET /big/6000000 HTTP/1.1\r\n\r\n{bad}")).await;
+        client
+            .send(format!(
+                "GET /wait/20 HTTP/1.1\r\n\r\nGET /big/6000000 HTTP/1.1\r\n\r\n{bad}"
+            ))
+            .await;
         client.send("GET /never HTTP/1.1\r\n\r\n").await;
         // The large answer is stuck in the socket when hyper is done with its body.
         tokio::time::sleep(3 * MOMENT).await;
@@ -169,15 +239,25 @@ const POSTED: &str = "POST /p [GET /]";
 async fn bodies_are_counted_past_and_the_connection_is_kept() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
-    client.send(format!("{POST}GET /wait/5 HTTP/1.1\r\n\r\n{POST}GET /<> HTTP/1.1\r\n\r\n{POST}")).await;
+    client
+        .send(format!(
+            "{POST}GET /wait/5 HTTP/1.1\r\n\r\n{POST}GET /<> HTTP/1.1\r\n\r\n{POST}"
+        ))
+        .await;
     for body in [POSTED, "GET /wait/5 []", POSTED, "GET /%3C%3E []", POSTED] {
         assert_eq!(client.answer().await, (200, body.into()));
     }
     let large = "x".repeat(300_000);
-    client.send(format!("PUT /l HTTP/1.1\r\nContent-Length: 300000\r\n\r\n{large}{POST}")).await;
+    client
+        .send(format!(
+            "PUT /l HTTP/1.1\r\nContent-Length: 300000\r\n\r\n{large}{POST}"
+        ))
+        .await;
     assert_eq!(client.answer().await, (200, format!("PUT /l [{large}]")));
     assert_eq!(client.answer().await.1, POSTED);
-    client.send("POST /e HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n").await;
+    client
+        .send("POST /e HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        .await;
     let mut interim = [0; 25];
     client.0.read_exact(&mut interim).await.unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -190,7 +270,9 @@ async fn bodies_are_counted_past_and_the_connection_is_kept() {
 async fn a_head_behind_a_body_waits_for_its_turn() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
-    client.send("POST /read/80 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\n\r\n").await;
+    client
+        .send("POST /read/80 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\n\r\n")
+        .await;
     proxy.until_in_service(1).await;
     tokio::time::sleep(MOMENT).await;
     assert_eq!(proxy.seen(), ["POST /read/80"]);
@@ -206,9 +288,18 @@ async fn heads_behind_a_body_are_read_as_strictly() {
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(11));
     let empty = "GET /p HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
     for (bad, status) in [
-        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+            400,
+        ),
         ("GET / HTTP/1.1\nHost: h\n\n", 400),
         ("GET http://h/a#b HTTP/1.1\r\n\r\n", 400),
         ("GET http://h:port:port/ HTTP/1.1\r\n\r\n", 400),
@@ -227,12 +318,19 @@ async fn heads_behind_a_body_are_read_as_strictly() {
                 assert_eq!(client.answer().await.0, 200);
             }
             let answer = client.rest().await;
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bad:?}: {answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{bad:?}: {answer}"
+            );
             assert!(answer.contains("crawl-reason: full"), "{bad:?}: {answer}");
             assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{bad:?}: {answer}");
         }
     }
-    assert!(proxy.seen().iter().all(|seen| seen.ends_with("/p")), "{:?}", proxy.seen());
+    assert!(
+        proxy.seen().iter().all(|seen| seen.ends_with("/p")),
+        "{:?}",
+        proxy.seen()
+    );
 }
 
 #[tokio::test]
@@ -240,22 +338,45 @@ async fn nothing_is_served_behind_what_is_not_counted() {
     let proxy = Listening::new(limits()).await;
     let never = "GET /never HTTP/1.1\r\n\r\n";
     for (request, body) in [
-        ("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "POST /a [abc]"),
+        (
+            "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "POST /a [abc]",
+        ),
         ("GET /a HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", "GET /a []"),
-        ("GET /a HTTP/1.0\r\nConnection: keep-alive\r\nUpgrade: h2c\r\n\r\n", "GET /a []"),
-        ("POST /a HTTP/1.1\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc", "POST /a [abc]"),
+        (
+            "GET /a HTTP/1.0\r\nConnection: keep-alive\r\nUpgrade: h2c\r\n\r\n",
+            "GET /a []",
+        ),
+        (
+            "POST /a HTTP/1.1\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+            "POST /a [abc]",
+        ),
     ] {
         for behind in ["", never] {
-            let answer = proxy.ask(format!("{POST}{request}{behind}").as_bytes()).await;
-            let (first, last) = answer.split_once(POSTED).unwrap_or_else(|| panic!("{request:?}: {answer}"));
-            assert!(!first.contains("connection: close"), "{request:?}: {answer}");
-            assert!(last.contains("connection: close") && last.ends_with(body), "{request:?}: {answer}");
+            let answer = proxy
+                .ask(format!("{POST}{request}{behind}").as_bytes())
+                .await;
+            let (first, last) = answer
+                .split_once(POSTED)
+                .unwrap_or_else(|| panic!("{request:?}: {answer}"));
+            assert!(
+                !first.contains("connection: close"),
+                "{request:?}: {answer}"
+            );
+            assert!(
+                last.contains("connection: close") && last.ends_with(body),
+                "{request:?}: {answer}"
+            );
         }
     }
     // A service that leaves its body unread: hyper closes, and what comes behind is neither head nor body.
     for behind in ["", "abc", "abcdefghi", never] {
         let mut client = proxy.connect().await;
-        client.send(format!("POST /early HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{behind}")).await;
+        client
+            .send(format!(
+                "POST /early HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{behind}"
+            ))
+            .await;
         assert!(client.rest().await.ends_with("POST /early []"));
     }
     assert!(!proxy.seen().contains(&"GET /never".into()));
@@ -264,7 +385,10 @@ async fn nothing_is_served_behind_what_is_not_counted() {
 #[tokio::test]
 async fn an_answer_is_not_lost_though_the_client_goes_on_sending() {
     let proxy = Listening::new(limits()).await;
-    for head in ["GET / HTTP/1.1\nA: b\n\n", "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"] {
+    for head in [
+        "GET / HTTP/1.1\nA: b\n\n",
+        "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx",
+    ] {
         let mut client = proxy.connect().await;
         client.send(head).await;
         client.answer().await;
@@ -274,7 +398,10 @@ async fn an_answer_is_not_lost_though_the_client_goes_on_sending() {
         }
         assert_eq!(client.rest().await, "");
     }
-    let full = AcceptLimits { connections: 0, ..limits() };
+    let full = AcceptLimits {
+        connections: 0,
+        ..limits()
+    };
     let mut client = Listening::new(full).await.connect().await;
     assert_eq!(client.answer().await.0, 503);
     for _ in 0..3 {
@@ -285,8 +412,12 @@ async fn an_answer_is_not_lost_though_the_client_goes_on_sending() {
     // More than is waited for: the connection closes all the same.
     let mut client = proxy.connect().await;
     client.send("GET / HTTP/1.1\nA: b\n\n").await;
-    let flood =
-        async { while tokio::io::AsyncWriteExt::write_all(&mut client.0, &[0; 4096]).await.is_ok() {} };
+    let flood = async {
+        while tokio::io::AsyncWriteExt::write_all(&mut client.0, &[0; 4096])
+            .await
+            .is_ok()
+        {}
+    };
     tokio::time::timeout(LONG, flood).await.expect("still open");
 }
 
@@ -295,10 +426,15 @@ async fn other_protocols_are_closed_and_counted() {
     let proxy = Listening::new(limits()).await;
     assert_eq!(proxy.ask(b"\x16\x03\x01\x02\x00\x01").await, "");
     assert_eq!(proxy.ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, "");
-    let kept = proxy.ask(b"GET /wait/10 HTTP/1.1\r\n\r\n\x16\x03\x01").await;
+    let kept = proxy
+        .ask(b"GET /wait/10 HTTP/1.1\r\n\r\n\x16\x03\x01")
+        .await;
     assert!(kept.ends_with("GET /wait/10 []"), "{kept}");
     let foreign = proxy.echo.foreign.lock().unwrap().clone();
-    assert_eq!(foreign, [Foreign::ClientHello, Foreign::Http2, Foreign::ClientHello]);
+    assert_eq!(
+        foreign,
+        [Foreign::ClientHello, Foreign::Http2, Foreign::ClientHello]
+    );
 }
 
 #[tokio::test]
@@ -307,17 +443,27 @@ async fn slow_heads_are_refused_and_silence_just_ends() {
     assert_eq!(proxy.ask(b"").await, "", "a silent new connection");
     assert_eq!(proxy.ask(b"\r\n\r\n").await, "", "empty lines are no head");
     let late = proxy.ask(b"GET / HTTP/1.1\r\nA: ").await;
-    assert!(late.starts_with("HTTP/1.1 408 ") && late.contains("crawl-reason: full"), "{late}");
+    assert!(
+        late.starts_with("HTTP/1.1 408 ") && late.contains("crawl-reason: full"),
+        "{late}"
+    );
     let partial = b"GET / HTTP/1.1\r\nA: ".to_vec();
-    assert_eq!(proxy.echo.refused.lock().unwrap().pop(), Some((HeadError::Late, partial)));
+    assert_eq!(
+        proxy.echo.refused.lock().unwrap().pop(),
+        Some((HeadError::Late, partial))
+    );
     let idle = proxy.ask(b"GET /a HTTP/1.1\r\n\r\n").await;
     assert!(idle.ends_with("GET /a []"), "{idle}");
     let behind = proxy.ask(b"GET /wait/100 HTTP/1.1\r\n\r\nGET /b").await;
     assert!(behind.contains("GET /wait/100 []HTTP/1.1 408 "), "{behind}");
-    let post = proxy.ask(b"POST /c HTTP/1.1\r\nContent-Length: 1\r\n\r\nx").await;
+    let post = proxy
+        .ask(b"POST /c HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
+        .await;
     assert!(post.ends_with("POST /c [x]"), "{post}");
     let mut client = proxy.connect().await;
-    client.send("POST /c HTTP/1.1\r\nContent-Length: 1\r\n\r\nx").await;
+    client
+        .send("POST /c HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
+        .await;
     assert_eq!(client.answer().await.1, "POST /c [x]");
     client.send("\r\nGET /d HTTP").await;
     assert_eq!(client.answer().await.0, 408);
@@ -328,28 +474,41 @@ async fn slow_heads_are_refused_and_silence_just_ends() {
     assert_eq!(client.answer().await.0, 200);
     tokio::time::sleep(SHORT).await;
     client.send("GET /b HTTP/1.1\r\n").await;
-    assert_eq!(client.answer().await.0, 408, "a head's time is not that of silence");
+    assert_eq!(
+        client.answer().await.0,
+        408,
+        "a head's time is not that of silence"
+    );
     let trickle = async {
         let mut client = proxy.connect().await;
         for byte in SCRIPT.bytes().cycle() {
-            if tokio::io::AsyncWriteExt::write_all(&mut client.0, &[byte]).await.is_err() {
+            if tokio::io::AsyncWriteExt::write_all(&mut client.0, &[byte])
+                .await
+                .is_err()
+            {
                 break;
             }
             tokio::time::sleep(SHORT / 10).await;
         }
     };
-    tokio::time::timeout(LONG, trickle).await.expect("bytes that trickle in keep a head alive");
+    tokio::time::timeout(LONG, trickle)
+        .await
+        .expect("bytes that trickle in keep a head alive");
 }
 
 #[tokio::test]
 async fn patience_in_service_is_not_the_readers() {
     let proxy = Listening::new(with(|r| (r.head, r.idle) = (SHORT, SHORT))).await;
     let mut client = proxy.connect().await;
-    client.send("GET /wait/300 HTTP/1.1\r\n\r\nGET /wait/200 HT").await;
+    client
+        .send("GET /wait/300 HTTP/1.1\r\n\r\nGET /wait/200 HT")
+        .await;
     assert_eq!(client.answer().await.1, "GET /wait/300 []");
     client.send("TP/1.1\r\n\r\n").await;
     assert_eq!(client.answer().await.1, "GET /wait/200 []");
-    client.send("POST /wait/200 HTTP/1.1\r\nContent-Length: 1\r\n\r\nx").await;
+    client
+        .send("POST /wait/200 HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
+        .await;
     assert_eq!(client.answer().await.1, "POST /wait/200 [x]");
 }
 
@@ -357,9 +516,14 @@ async fn patience_in_service_is_not_the_readers() {
 async fn a_leaving_client_frees_its_request() {
     let proxy = Listening::new(limits()).await;
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(200)).repeat(60);
-    let body = format!("POST /unread HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(50_000));
-    let chunked =
-        format!("PUT /unread HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nC350\r\n{}", "x".repeat(50_000));
+    let body = format!(
+        "POST /unread HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n{}",
+        "x".repeat(50_000)
+    );
+    let chunked = format!(
+        "PUT /unread HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nC350\r\n{}",
+        "x".repeat(50_000)
+    );
     let next = "GET /next HTTP/1.1\r\n\r\n";
     for (what, behind) in [
         ("nothing unread", ""),
@@ -374,8 +538,14 @@ async fn a_leaving_client_frees_its_request() {
             "the next head behind a body",
             &format!("POST /unread HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc{next}"),
         ),
-        ("one behind a kept connection's body", &format!("{POST}GET /unread HTTP/1.1\r\n\r\n{next}")),
-        ("one behind an upgrade", &format!("GET /unread HTTP/1.1\r\nUpgrade: h2c\r\n\r\n{next}")),
+        (
+            "one behind a kept connection's body",
+            &format!("{POST}GET /unread HTTP/1.1\r\n\r\n{next}"),
+        ),
+        (
+            "one behind an upgrade",
+            &format!("GET /unread HTTP/1.1\r\nUpgrade: h2c\r\n\r\n{next}"),
+        ),
         (
             "a body that is awaited",
             "POST /unread HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
@@ -413,7 +583,9 @@ async fn a_client_that_stops_reading_is_closed() {
     until(|| proxy.in_service() == 0, "the stalled answer is given up").await;
     // One that reads slowly, but reads, is not.
     let mut client = proxy.connect().await;
-    client.send("GET /big/20000000 HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+    client
+        .send("GET /big/20000000 HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .await;
     let (began, mut read, mut part) = (Instant::now(), 0, vec![0; 1_000_000]);
     loop {
         match client.0.read(&mut part).await.unwrap() {
@@ -427,7 +599,16 @@ async fn a_client_that_stops_reading_is_closed() {
 
 #[tokio::test]
 async fn connections_are_capped_and_the_excess_is_told() {
-    for limits in [AcceptLimits { connections: 3, ..limits() }, AcceptLimits { per_client: 3, ..limits() }] {
+    for limits in [
+        AcceptLimits {
+            connections: 3,
+            ..limits()
+        },
+        AcceptLimits {
+            per_client: 3,
+            ..limits()
+        },
+    ] {
         let proxy = Listening::new(limits).await;
         let mut kept = Vec::new();
         for _ in 0..3 {
@@ -437,11 +618,16 @@ async fn connections_are_capped_and_the_excess_is_told() {
             kept.push(client);
         }
         let excess = proxy.ask(b"GET /b HTTP/1.1\r\n\r\n").await;
-        assert!(excess.starts_with("HTTP/1.1 503 ") && excess.ends_with("overloaded"), "{excess}");
+        assert!(
+            excess.starts_with("HTTP/1.1 503 ") && excess.ends_with("overloaded"),
+            "{excess}"
+        );
         drop(kept.pop());
         let mut answer = String::new();
         while !answer.ends_with("GET /c []") {
-            answer = proxy.ask(b"GET /c HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+            answer = proxy
+                .ask(b"GET /c HTTP/1.1\r\nConnection: close\r\n\r\n")
+                .await;
         }
         assert_eq!(proxy.seen().len(), 4);
     }
@@ -461,11 +647,15 @@ async fn a_panic_ends_one_connection() {
 #[tokio::test]
 async fn a_drain_finishes_what_is_under_way_and_nothing_else() {
     let proxy = Listening::new(limits()).await;
-    let (mut idle, mut silent, mut busy) =
-        (proxy.connect().await, proxy.connect().await, proxy.connect().await);
+    let (mut idle, mut silent, mut busy) = (
+        proxy.connect().await,
+        proxy.connect().await,
+        proxy.connect().await,
+    );
     idle.send("GET /a HTTP/1.1\r\n\r\n").await;
     assert_eq!(idle.answer().await.0, 200);
-    busy.send("GET /wait/200 HTTP/1.1\r\n\r\nGET /never HTTP/1.1\r\n\r\n").await;
+    busy.send("GET /wait/200 HTTP/1.1\r\n\r\nGET /never HTTP/1.1\r\n\r\n")
+        .await;
     proxy.until_in_service(1).await;
     let (drained, (), rest) = tokio::join!(
         proxy.drain(LONG),
@@ -477,7 +667,10 @@ async fn a_drain_finishes_what_is_under_way_and_nothing_else() {
         busy.rest(),
     );
     assert_eq!(drained, Drained::Finished);
-    assert!(rest.ends_with("GET /wait/200 []") && rest.contains("connection: close"), "{rest}");
+    assert!(
+        rest.ends_with("GET /wait/200 []") && rest.contains("connection: close"),
+        "{rest}"
+    );
     assert!(tokio::net::TcpStream::connect(proxy.address).await.is_err());
 }
 

@@ -18,13 +18,46 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("metrics", &["vocab", "clock"]),
     ("post", &["vocab"]),
     ("otlp", &["vocab", "clock", "metrics", "post"]),
-    ("feed", &["vocab", "clock", "ledger", "store", "metrics", "report", "post"]),
-    ("gate", &["vocab", "clock", "policy", "robots", "politeness", "ledger", "store", "metrics"]),
+    (
+        "feed",
+        &[
+            "vocab", "clock", "ledger", "store", "metrics", "report", "post",
+        ],
+    ),
+    (
+        "gate",
+        &[
+            "vocab",
+            "clock",
+            "policy",
+            "robots",
+            "politeness",
+            "ledger",
+            "store",
+            "metrics",
+        ],
+    ),
     ("tls", &["vocab", "clock", "metrics"]),
-    ("proxy", &["vocab", "clock", "robots", "gate", "tls", "metrics"]),
-    ("report", &["vocab", "clock", "policy", "ledger", "store", "gate", "proxy"]),
-    ("admin", &["vocab", "clock", "policy", "ledger", "store", "gate", "metrics", "report"]),
-    ("config", &["vocab", "yaml", "policy", "gate", "proxy", "admin"]),
+    (
+        "proxy",
+        &["vocab", "clock", "robots", "gate", "tls", "metrics"],
+    ),
+    (
+        "report",
+        &[
+            "vocab", "clock", "policy", "ledger", "store", "gate", "proxy",
+        ],
+    ),
+    (
+        "admin",
+        &[
+            "vocab", "clock", "policy", "ledger", "store", "gate", "metrics", "report",
+        ],
+    ),
+    (
+        "config",
+        &["vocab", "yaml", "policy", "gate", "proxy", "admin"],
+    ),
     (
         "cli",
         &[
@@ -77,23 +110,35 @@ fn no_arrow_points_up() {
         for (named, line) in named_modules(&file) {
             arrows += 1;
             let fine = named == module || allowed.contains(&named.as_str());
-            assert!(fine, "{}: `{module}` may not name `{named}`: {line}", file.display());
+            assert!(
+                fine,
+                "{}: `{module}` may not name `{named}`: {line}",
+                file.display()
+            );
         }
     }
-    assert!(arrows > 100, "{arrows} arrows: is this still reading the sources?");
+    assert!(
+        arrows > 100,
+        "{arrows} arrows: is this still reading the sources?"
+    );
 }
 
 #[test]
 fn pure_modules_do_no_io() {
     for file in sources() {
-        if !["vocab", "policy", "robots", "politeness", "ledger", "yaml"].contains(&module_of(&file).as_str())
+        if !["vocab", "policy", "robots", "politeness", "ledger", "yaml"]
+            .contains(&module_of(&file).as_str())
         {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap();
         for line in code(&text).filter(|l| !l.contains("#[cfg(test)]")) {
             for word in IMPURE {
-                assert!(!line.contains(word), "{}: {word} in a pure module: {line}", file.display());
+                assert!(
+                    !line.contains(word),
+                    "{}: {word} in a pure module: {line}",
+                    file.display()
+                );
             }
         }
     }
@@ -104,8 +149,16 @@ fn only_yaml_names_the_yaml_library_and_only_clock_reads_time() {
     for file in sources() {
         let (module, text) = (module_of(&file), fs::read_to_string(&file).unwrap());
         let names = |word: &str| code(&text).any(|l| l.contains(word));
-        assert!(module == "yaml" || !names("serde_saphyr"), "{}", file.display());
-        assert!(module == "clock" || !names("Instant::now()"), "{}", file.display());
+        assert!(
+            module == "yaml" || !names("serde_saphyr"),
+            "{}",
+            file.display()
+        );
+        assert!(
+            module == "clock" || !names("Instant::now()"),
+            "{}",
+            file.display()
+        );
     }
 }
 
@@ -135,8 +188,18 @@ fn sources() -> Vec<PathBuf> {
 }
 
 fn module_of(file: &Path) -> String {
-    let first = file.strip_prefix("src").unwrap().components().next().unwrap();
-    first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    let first = file
+        .strip_prefix("src")
+        .unwrap()
+        .components()
+        .next()
+        .unwrap();
+    first
+        .as_os_str()
+        .to_str()
+        .unwrap()
+        .trim_end_matches(".rs")
+        .to_owned()
 }
 
 /// Lines of code: neither comments nor what stands behind the tests' marker.
@@ -157,7 +220,11 @@ fn named_modules(file: &Path) -> Vec<(String, String)> {
                 None => vec![rest],
             };
             for name in names {
-                let word = name.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                let word = name
+                    .trim()
+                    .split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .next()
+                    .unwrap();
                 named.push((word.to_owned(), line.to_owned()));
             }
         }

@@ -10,6 +10,10 @@ use crate::support::look::{delivered, failed, look};
 
 /// A GET that was answered so.
 fn answered(crawler: &str, url: &str, status: u16) -> Note {
-    let what = if status == 200 { delivered(Document::default()) } else { failed(status) };
+    let what = if status == 200 {
+        delivered(Document::default())
+    } else {
+        failed(status)
+    };
     look(crawler, url, 1, what)
 }

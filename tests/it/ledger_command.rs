@@ -25,8 +25,16 @@ fn note(ledger: &Ledger, crawler: &str, url: &str, what: What) {
 }
 
 fn delivered(etag: &str) -> What {
-    let validators = Validators { etag: Some(etag.into()), last_modified: None };
-    let document = Document { validators, content_type: "text/html".into(), size: 7, ..Document::default() };
+    let validators = Validators {
+        etag: Some(etag.into()),
+        last_modified: None,
+    };
+    let document = Document {
+        validators,
+        content_type: "text/html".into(),
+        size: 7,
+        ..Document::default()
+    };
     look::delivered(document)
 }
 
@@ -36,18 +44,36 @@ fn folder() -> Folder {
     folder.write("crawlgate.yaml", CONFIG);
     let ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
     for n in 0..2_498 {
-        note(&ledger, "news", &format!("http://a.test/{n}"), delivered("\"v1\""));
+        note(
+            &ledger,
+            "news",
+            &format!("http://a.test/{n}"),
+            delivered("\"v1\""),
+        );
     }
     note(&ledger, "lab", "http://b.test/x,y", delivered("=1+1"));
-    let refused =
-        Refused { outcome: CrawlStatus::Filter, intent: Intent::Gone, code: Some(760), record: Noting::Keep };
-    note(&ledger, "news", "http://www.b.test/", What::Refused(refused));
+    let refused = Refused {
+        outcome: CrawlStatus::Filter,
+        intent: Intent::Gone,
+        code: Some(760),
+        record: Noting::Keep,
+    };
+    note(
+        &ledger,
+        "news",
+        "http://www.b.test/",
+        What::Refused(refused),
+    );
     ledger.close();
     folder
 }
 
 fn ledger(folder: &Path, arguments: &[&str]) -> Said {
-    crawlgate(folder, &[&["ledger"], arguments, &["--config", "crawlgate.yaml"]].concat(), "")
+    crawlgate(
+        folder,
+        &[&["ledger"], arguments, &["--config", "crawlgate.yaml"]].concat(),
+        "",
+    )
 }
 
 #[test]
@@ -59,36 +85,73 @@ fn what_is_kept_is_listed_and_exported_whole() {
         said.out
     };
     assert_eq!(run(&["list", "--offline"]).lines().count(), 100);
-    assert_eq!(run(&["list", "--limit", "all"]).lines().count(), 2_500, "no proxy runs: the files are read");
+    assert_eq!(
+        run(&["list", "--limit", "all"]).lines().count(),
+        2_500,
+        "no proxy runs: the files are read"
+    );
     assert_eq!(
         run(&["list", "--offline", "--host", "*.b.test", "--code", "760"]),
         "2026-01-01T00:00:00.000Z  news          REJECTED_FILTER               -  760  http://www.b.test/\n"
     );
     assert_eq!(
-        run(&["list", "--offline", "--known", "false", "--format", "json"]).matches("\"key\"").count(),
+        run(&["list", "--offline", "--known", "false", "--format", "json"])
+            .matches("\"key\"")
+            .count(),
         1
     );
-    assert_eq!(run(&["list", "--offline", "--host", "c.test", "--format", "json"]), "[]\n");
+    assert_eq!(
+        run(&["list", "--offline", "--host", "c.test", "--format", "json"]),
+        "[]\n"
+    );
 
     let lines = run(&["export", "--offline"]);
     let urls: std::collections::BTreeSet<String> = lines
         .lines()
-        .map(|line| serde_json::from_str::<Json>(line).unwrap()["url"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Json>(line).unwrap()["url"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     assert_eq!((lines.lines().count(), urls.len()), (2_500, 2_500));
 
     let table = run(&["export", "--offline", "--format", "csv", "--crawler", "lab"]);
     assert!(table.starts_with("key,crawler,url,status,code,"), "{table}");
-    assert!(table.contains(",lab,\"http://b.test/x,y\",ACCEPTED,,200,true,perhaps,"), "{table}");
-    assert!(table.contains(",'=1+1,") && table.ends_with("\r\n"), "{table}");
+    assert!(
+        table.contains(",lab,\"http://b.test/x,y\",ACCEPTED,,200,true,perhaps,"),
+        "{table}"
+    );
+    assert!(
+        table.contains(",'=1+1,") && table.ends_with("\r\n"),
+        "{table}"
+    );
 
-    let stats: Json = serde_json::from_str(&run(&["stats", "--offline", "--format", "json"])).unwrap();
-    assert_eq!((&stats["urls"], &stats["by_status"]["ACCEPTED"]), (&2_500.into(), &2_499.into()));
-    assert!(run(&["stats", "--offline"]).starts_with("          2500  URLs\n          2499    ACCEPTED\n"));
+    let stats: Json =
+        serde_json::from_str(&run(&["stats", "--offline", "--format", "json"])).unwrap();
+    assert_eq!(
+        (&stats["urls"], &stats["by_status"]["ACCEPTED"]),
+        (&2_500.into(), &2_499.into())
+    );
+    assert!(
+        run(&["stats", "--offline"])
+            .starts_with("          2500  URLs\n          2499    ACCEPTED\n")
+    );
 
-    run(&["export", "--offline", "-o", "urls.ndjson", "--status", "rejected_filter"]);
+    run(&[
+        "export",
+        "--offline",
+        "-o",
+        "urls.ndjson",
+        "--status",
+        "rejected_filter",
+    ]);
     let exported = folder.path().join("urls.ndjson");
-    assert_eq!(std::fs::read_to_string(&exported).unwrap().lines().count(), 1);
+    assert_eq!(
+        std::fs::read_to_string(&exported).unwrap().lines().count(),
+        1
+    );
     let mode = std::fs::metadata(&exported).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "URLs may hold secrets");
 }
@@ -157,11 +220,20 @@ fn a_running_proxy_is_asked() {
     assert_eq!(Client::new(gate.proxy).get(&url("/x?sid=7")).status, 200);
     let address = gate.admin.to_string();
     let run = |arguments: &[&str]| {
-        crawlgate(&gate.file(""), &[&["ledger"], arguments, &["--admin", &address]].concat(), "")
+        crawlgate(
+            &gate.file(""),
+            &[&["ledger"], arguments, &["--admin", &address]].concat(),
+            "",
+        )
     };
-    until("it is remembered", || run(&["list", "--format", "ndjson"]).out.lines().count() == 1);
+    until("it is remembered", || {
+        run(&["list", "--format", "ndjson"]).out.lines().count() == 1
+    });
     let said = run(&["list"]);
-    assert!(said.code == 0 && said.out.contains("ACCEPTED") && said.out.contains("/x?sid=7"), "{said:?}");
+    assert!(
+        said.code == 0 && said.out.contains("ACCEPTED") && said.out.contains("/x?sid=7"),
+        "{said:?}"
+    );
     let asked = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
     let found = admin(&gate, &format!("GET /api/v1/urls?url={asked}")).body;
     let found: Json = serde_json::from_str(&found).unwrap();
@@ -169,5 +241,8 @@ fn a_running_proxy_is_asked() {
     let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).out).unwrap();
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
     let swept = run(&["sweep", "--dry-run"]);
-    assert!(swept.code == 0 && swept.out.contains("1 of 1 URLs were looked at"), "{swept:?}");
+    assert!(
+        swept.code == 0 && swept.out.contains("1 of 1 URLs were looked at"),
+        "{swept:?}"
+    );
 }

@@ -58,12 +58,15 @@ pub(crate) fn policy(options: &str, rest: &str) -> String {
 fn config() -> String {
     let (mut listen, mut crawlers) = (String::new(), String::new());
     let profiles = Profile::ALL.into_iter().map(Profile::as_str);
-    for (name, profile) in
-        [("news", "generic"), ("shop", "generic")].into_iter().chain(profiles.map(|p| (p, p)))
+    for (name, profile) in [("news", "generic"), ("shop", "generic")]
+        .into_iter()
+        .chain(profiles.map(|p| (p, p)))
     {
         listen.push_str(&format!("  - {{ addr: 127.0.0.1:0, crawler: {name} }}\n"));
         let may = if name == "shop" { "[depth]" } else { "[]" };
-        crawlers.push_str(&format!("  - {{ name: {name}, profile: {profile}, may: {may} }}\n"));
+        crawlers.push_str(&format!(
+            "  - {{ name: {name}, profile: {profile}, may: {may} }}\n"
+        ));
     }
     // For whoever has to say who it is.
     listen.push_str("  - { addr: 127.0.0.1:0 }\n");
@@ -75,7 +78,10 @@ fn config() -> String {
 }
 
 impl Bench {
-    pub(crate) fn new(policy: &str, answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        policy: &str,
+        answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         Self::scripted(policy, move |visit, head| {
             let usual = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok";
             visit.send(&answer(head).unwrap_or_else(|| usual.into()));
@@ -101,21 +107,48 @@ impl Bench {
         let folder = Folder::new();
         folder.write("policy.yaml", policy_text);
         let settings = settings(folder.write("crawlgate.yaml", config()));
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 3 });
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 3,
+        });
         let (clock, hand) = Clock::manual();
         let compiled = policy::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
-        let started =
-            async { Server::start_with(&settings, compiled.policy.into(), clock, Some(ledger.clone())) };
+        let started = async {
+            Server::start_with(
+                &settings,
+                compiled.policy.into(),
+                clock,
+                Some(ledger.clone()),
+            )
+        };
         let server = runtime.block_on(started).unwrap();
-        Self { folder, runtime, server, hand, ledger, origin, heads }
+        Self {
+            folder,
+            runtime,
+            server,
+            hand,
+            ledger,
+            origin,
+            heads,
+        }
     }
 
     /// Puts another policy in force.
     pub(crate) fn reload(&self, policy: &str) {
         self.folder.write("policy.yaml", policy);
-        let attempt = self.runtime.block_on(self.server.reloads().reload(Trigger::Api)).unwrap();
-        assert!(matches!(attempt.outcome, Outcome::Loaded { .. }), "{:?}", attempt.outcome);
+        let attempt = self
+            .runtime
+            .block_on(self.server.reloads().reload(Trigger::Api))
+            .unwrap();
+        assert!(
+            matches!(attempt.outcome, Outcome::Loaded { .. }),
+            "{:?}",
+            attempt.outcome
+        );
     }
 
     pub(crate) fn url(&self, host: &str, path: &str) -> String {
@@ -125,7 +158,10 @@ impl Bench {
     /// Where a crawler connects.
     pub(crate) fn door(&self, crawler: &str) -> SocketAddr {
         let profiles = Profile::ALL.into_iter().map(Profile::as_str);
-        let place = ["news", "shop"].into_iter().chain(profiles).position(|name| name == crawler);
+        let place = ["news", "shop"]
+            .into_iter()
+            .chain(profiles)
+            .position(|name| name == crawler);
         self.server.proxy[place.unwrap()]
     }
 
@@ -159,24 +195,33 @@ impl Bench {
     }
 
     pub(crate) fn record(&self, crawler: &str, path: &str) -> Option<Arc<Record>> {
-        self.ledger.look_up(Key::of_url(crawler, &self.url("a.test", path)))
+        self.ledger
+            .look_up(Key::of_url(crawler, &self.url("a.test", path)))
     }
 
     pub(crate) fn until_known(&self, crawler: &str, path: &str) -> Arc<Record> {
-        until(&format!("{path} is known to {crawler}"), || self.record(crawler, path).is_some());
+        until(&format!("{path} is known to {crawler}"), || {
+            self.record(crawler, path).is_some()
+        });
         self.record(crawler, path).unwrap()
     }
 
     /// The record of `news` once it is so.
     pub(crate) fn until_record(&self, path: &str, what: &str, holds: impl Fn(&Record) -> bool) {
-        until(&format!("{path}: {what}"), || self.record("news", path).is_some_and(|record| holds(&record)));
+        until(&format!("{path}: {what}"), || {
+            self.record("news", path)
+                .is_some_and(|record| holds(&record))
+        });
     }
 
     /// What the feed says so far: what, why, and of which path.
     pub(crate) fn events(&self) -> Vec<(EventKind, Why, String)> {
         let events = self.ledger.events(Cursor(0), 100).unwrap();
         let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
-        events.iter().map(|(_, event)| (event.kind, event.why, path(&event.url))).collect()
+        events
+            .iter()
+            .map(|(_, event)| (event.kind, event.why, path(&event.url)))
+            .collect()
     }
 
     /// The heads that the origin got.
@@ -187,10 +232,19 @@ impl Bench {
 
 pub(crate) fn settings(config: PathBuf) -> Settings {
     let directory = config.parent().unwrap().to_owned();
-    let around = Surroundings { directory: &directory, variables: &|_| None };
-    load(&Overrides { config: Some(config), ..Overrides::default() }, &around)
-        .unwrap_or_else(|problems| panic!("{problems:?}"))
-        .settings
+    let around = Surroundings {
+        directory: &directory,
+        variables: &|_| None,
+    };
+    load(
+        &Overrides {
+            config: Some(config),
+            ..Overrides::default()
+        },
+        &around,
+    )
+    .unwrap_or_else(|problems| panic!("{problems:?}"))
+    .settings
 }
 
 /// A page with these fields, each line with its end.
@@ -203,7 +257,9 @@ pub(crate) fn page(fields: &str, body: &str) -> Option<String> {
 
 /// An answer without a body.
 pub(crate) fn bare(status: u16, fields: &str) -> Option<String> {
-    Some(format!("HTTP/1.1 {status} Status\r\n{fields}Content-Length: 0\r\n\r\n"))
+    Some(format!(
+        "HTTP/1.1 {status} Status\r\n{fields}Content-Length: 0\r\n\r\n"
+    ))
 }
 
 /// The path of a request's head.

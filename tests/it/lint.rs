@@ -21,7 +21,13 @@ const POLICIES: u32 = 600;
 fn compiled(document: &Json) -> Compiled {
     let files = MemoryFiles::new().with("p.yaml", document.to_string());
     load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+        panic!(
+            "{document:#}\n{}",
+            problems
+                .iter()
+                .map(|p| format!("{p}\n"))
+                .collect::<String>()
+        )
     })
 }
 
@@ -29,23 +35,36 @@ fn compiled(document: &Json) -> Compiled {
 fn dead(compiled: &Compiled) -> Vec<(String, &'static str)> {
     const REASONS: [(&str, &str); 6] = [
         ("its condition cannot hold", "contradiction"),
-        ("contradicts those of the rules around it", "against parents"),
+        (
+            "contradicts those of the rules around it",
+            "against parents",
+        ),
         ("stops before it is reached", "behind a stop"),
         ("is taken instead", "behind a sibling"),
         ("filters all that it applies to", "filtered"),
         ("sets all of it again", "overwritten"),
     ];
-    let claims = compiled.problems.iter().filter(|p| p.message.starts_with("can never decide"));
+    let claims = compiled
+        .problems
+        .iter()
+        .filter(|p| p.message.starts_with("can never decide"));
     let read = |p: &crawlgate::vocab::problem::Problem| {
         let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
-        (p.rule.as_ref().unwrap().as_str().to_owned(), reason.unwrap_or_else(|| panic!("{p}")).1)
+        (
+            p.rule.as_ref().unwrap().as_str().to_owned(),
+            reason.unwrap_or_else(|| panic!("{p}")).1,
+        )
     };
     claims.map(read).collect()
 }
 
 /// The rules of a document without one of them.
 fn without(rules: &Json, id: &str) -> Json {
-    let kept = rules.as_array().unwrap().iter().filter(|rule| rule["id"] != id);
+    let kept = rules
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|rule| rule["id"] != id);
     let nested = |rule: &Json| {
         let mut rule = rule.clone();
         if rule.get("rules").is_some() {
@@ -66,9 +85,17 @@ type Said = (String, Option<String>, String);
 fn decide(policy: &Policy, facts: &Json) -> Said {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    let refusing = decision.rejects().then(|| policy.refusing(&trail, &decision));
+    let refusing = decision
+        .rejects()
+        .then(|| policy.refusing(&trail, &decision));
     (
-        format!("{:?}", Decision { cause: Cause::Default, ..decision }),
+        format!(
+            "{:?}",
+            Decision {
+                cause: Cause::Default,
+                ..decision
+            }
+        ),
         cause(policy, decision),
         format!("{refusing:?}"),
     )
@@ -83,8 +110,15 @@ fn cause(policy: &Policy, decision: Decision) -> Option<String> {
 
 /// The same request as far as the request, the destination and the response.
 fn prefixes(world: &World) -> [Json; 3] {
-    let asked = World { address: None, response: None, ..world.clone() };
-    let connected = World { response: None, ..world.clone() };
+    let asked = World {
+        address: None,
+        response: None,
+        ..world.clone()
+    };
+    let connected = World {
+        response: None,
+        ..world.clone()
+    };
     [asked.to_json(), connected.to_json(), world.to_json()]
 }
 
@@ -92,12 +126,20 @@ fn prefixes(world: &World) -> [Json; 3] {
 fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     let count = generator.rng.usize(0..4);
     for at in 0..count {
-        let Some(model) = generator.rng.choice(rules.iter()).cloned() else { return };
-        let condition =
-            ["forbid", "require", "when", "unless"].iter().find_map(|kind| model.get(*kind)).cloned();
+        let Some(model) = generator.rng.choice(rules.iter()).cloned() else {
+            return;
+        };
+        let condition = ["forbid", "require", "when", "unless"]
+            .iter()
+            .find_map(|kind| model.get(*kind))
+            .cloned();
         let Some(condition) = condition else { continue };
         let narrower = json!({ "all": [condition, { "path": "/old" }] });
-        let condition = if generator.rng.bool() { condition } else { narrower };
+        let condition = if generator.rng.bool() {
+            condition
+        } else {
+            narrower
+        };
         let id = format!("{name}{at}");
         let place = generator.rng.usize(0..=rules.len());
         rules.insert(
@@ -154,7 +196,12 @@ fn document(generator: &mut Generator) -> Json {
 fn less(document: &Json, id: &str) -> Json {
     let mut less = document.clone();
     less["rules"] = without(&document["rules"], id);
-    for space in less.get_mut("spaces").and_then(Json::as_array_mut).into_iter().flatten() {
+    for space in less
+        .get_mut("spaces")
+        .and_then(Json::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         space["rules"] = without(&space["rules"], id);
     }
     less
@@ -172,15 +219,23 @@ fn what_is_called_dead_never_decides_and_is_not_missed() {
             *found.entry(reason).or_default() += 1;
             let less = compiled(&less(&document, &id));
             for facts in (0..12).flat_map(|_| prefixes(&generator.world())) {
-                let (with, without) = (decide(&policy.policy, &facts), decide(&less.policy, &facts));
-                assert_ne!(with.1.as_deref(), Some(&*id), "{reason}: {facts}\n{document:#}");
+                let (with, without) =
+                    (decide(&policy.policy, &facts), decide(&less.policy, &facts));
+                assert_ne!(
+                    with.1.as_deref(),
+                    Some(&*id),
+                    "{reason}: {facts}\n{document:#}"
+                );
                 assert_eq!(with, without, "{reason}: {id}\n{facts}\n{document:#}");
                 compared += 1;
             }
         }
     }
     println!("{found:?}, {compared} decisions compared");
-    assert!(found.len() == 6 && found.values().all(|count| *count >= 20), "{found:?}");
+    assert!(
+        found.len() == 6 && found.values().all(|count| *count >= 20),
+        "{found:?}"
+    );
 }
 
 /// What is allowed in vain is refused whenever the rule would allow it.
@@ -191,7 +246,10 @@ fn what_is_allowed_in_vain_is_refused() {
     for _ in 0..POLICIES {
         let document = document(&mut generator);
         let policy = compiled(&document);
-        let vain = policy.problems.iter().filter(|p| p.message.starts_with("allows in vain"));
+        let vain = policy
+            .problems
+            .iter()
+            .filter(|p| p.message.starts_with("allows in vain"));
         for id in vain.map(|p| p.rule.clone().unwrap()) {
             found += 1;
             for facts in (0..12).map(|_| generator.world().to_json()) {
@@ -214,19 +272,30 @@ fn overlaps_of_spaces_have_a_witness() {
              - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
         );
         let files = MemoryFiles::new().with("p", text);
-        let problems = load(&files, "p").unwrap_or_else(|p| panic!("{p:?}")).problems;
+        let problems = load(&files, "p")
+            .unwrap_or_else(|p| panic!("{p:?}"))
+            .problems;
         let overlaps = problems.into_iter().find(|p| p.message.contains("overlap"));
         overlaps.map(|p| (p.rule.unwrap().as_str().to_owned(), p.message))
     };
     let news = "[{ id: n, when: { domain: example.com }, then: allow }]";
     for (shop, witness) in [
-        ("[{ id: s, when: { host: shop.example.com }, then: allow }]", Some("http://shop.example.com/")),
+        (
+            "[{ id: s, when: { host: shop.example.com }, then: allow }]",
+            Some("http://shop.example.com/"),
+        ),
         (
             "[{ id: s, when: { domain: example.com, under: /shop }, then: allow }]",
             Some("http://example.com/shop"),
         ),
-        ("[{ id: s, when: { host: shop.example.org }, then: allow }]", None),
-        ("[{ id: f, forbid: { domain: example.com } }, { id: s, when: { ext: html }, then: allow }]", None),
+        (
+            "[{ id: s, when: { host: shop.example.org }, then: allow }]",
+            None,
+        ),
+        (
+            "[{ id: f, forbid: { domain: example.com } }, { id: s, when: { ext: html }, then: allow }]",
+            None,
+        ),
     ] {
         let found = told(news, shop);
         assert_eq!(found.is_some(), witness.is_some(), "{shop}: {found:?}");
@@ -241,7 +310,12 @@ fn overlaps_of_spaces_have_a_witness() {
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
     let compiled = load(&MemoryFiles::new().with("p", text), "p").unwrap();
-    assert!(!compiled.problems.iter().any(|p| p.message.contains("overlap")));
+    assert!(
+        !compiled
+            .problems
+            .iter()
+            .any(|p| p.message.contains("overlap"))
+    );
 }
 
 fn told(rules: &str) -> Vec<String> {
@@ -250,14 +324,21 @@ fn told(rules: &str) -> Vec<String> {
          lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
     );
     let files = MemoryFiles::new().with("p", text);
-    let problems = load(&files, "p").unwrap_or_else(|p| panic!("{p:?}")).problems;
-    let doubts = problems.iter().filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"));
-    doubts.map(|p| format!("{}: {}", p.rule.as_ref().unwrap().as_str(), p.message)).collect()
+    let problems = load(&files, "p")
+        .unwrap_or_else(|p| panic!("{p:?}"))
+        .problems;
+    let doubts = problems
+        .iter()
+        .filter(|p| p.severity == Severity::Warning && p.message.contains(" decide"));
+    doubts
+        .map(|p| format!("{}: {}", p.rule.as_ref().unwrap().as_str(), p.message))
+        .collect()
 }
 
 #[test]
 fn what_is_found_and_what_is_left_alone() {
-    const STOP: &str = "{ id: s, when: { domain: foo.com }, set: { politeness: { delay: 2s } }, stop: true }";
+    const STOP: &str =
+        "{ id: s, when: { domain: foo.com }, set: { politeness: { delay: 2s } }, stop: true }";
     const FORBID: &str = "{ id: f, forbid: { domain: foo.com } }";
     for (rules, expected) in [
         // A filter behind a wider one, and what is not: one that logs, one of another place.

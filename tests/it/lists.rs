@@ -10,7 +10,13 @@ use flate2::write::GzEncoder;
 use serde_json::json;
 
 /// The kind, a condition, the file, URLs that are in it, URLs that are not.
-type Row = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
 
 /// A list of each kind, the condition that asks it, and URLs that are in it and that are not.
 const KINDS: &[Row] = &[
@@ -18,10 +24,24 @@ const KINDS: &[Row] = &[
         "domains",
         "{ in: l }",
         "# ours\nExample.com.\n\n  bücher.example # shop\n",
-        &["http://example.com/", "http://a.example.com/", "http://www.xn--bcher-kva.example/"],
-        &["http://notexample.com/", "http://com/", "http://example.com.evil/"],
+        &[
+            "http://example.com/",
+            "http://a.example.com/",
+            "http://www.xn--bcher-kva.example/",
+        ],
+        &[
+            "http://notexample.com/",
+            "http://com/",
+            "http://example.com.evil/",
+        ],
     ),
-    ("hosts", "{ in: l }", "example.com\n", &["http://example.com/x"], &["http://a.example.com/"]),
+    (
+        "hosts",
+        "{ in: l }",
+        "example.com\n",
+        &["http://example.com/x"],
+        &["http://a.example.com/"],
+    ),
     (
         "urls",
         "{ in: l }",
@@ -43,9 +63,27 @@ const KINDS: &[Row] = &[
         &["http://www.example.com/", "http://example.org/ab"],
         &["http://example.org/", "http://examples.com/"],
     ),
-    ("values", "{ path: { in: l } }", "/a\n/b#c\n", &["http://h/a"], &["http://h/a/", "http://h/b"]),
-    ("values", "{ host: { in: l } }", "H.Example\n", &["http://h.example/"], &["http://example/"]),
-    ("values", "{ port: { in: l } }", "8080\n", &["http://h:8080/"], &["http://h/"]),
+    (
+        "values",
+        "{ path: { in: l } }",
+        "/a\n/b#c\n",
+        &["http://h/a"],
+        &["http://h/a/", "http://h/b"],
+    ),
+    (
+        "values",
+        "{ host: { in: l } }",
+        "H.Example\n",
+        &["http://h.example/"],
+        &["http://example/"],
+    ),
+    (
+        "values",
+        "{ port: { in: l } }",
+        "8080\n",
+        &["http://h:8080/"],
+        &["http://h/"],
+    ),
 ];
 
 fn packed(text: &str) -> Vec<u8> {
@@ -62,14 +100,20 @@ fn every_kind_is_read_from_files_written_and_packed() {
                 "policy: 1\nname: l\noptions: {{ disposition: allow }}\n\
                  lists: {{ l: {{ kind: {kind}, file: lists/l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
             );
-            let files = MemoryFiles::new().with("p/p.yaml", text).with("p/lists/l", bytes);
+            let files = MemoryFiles::new()
+                .with("p/p.yaml", text)
+                .with("p/lists/l", bytes);
             let compiled = load(&files, "p/p.yaml").unwrap();
             let refuses = |url: &str| {
                 let facts = CaseFacts::of_url(url).unwrap();
                 compiled.policy.decide(&facts.facts()).1.rejects()
             };
-            inside.iter().for_each(|url| assert!(refuses(url), "{kind}: {url}"));
-            outside.iter().for_each(|url| assert!(!refuses(url), "{kind}: {url}"));
+            inside
+                .iter()
+                .for_each(|url| assert!(refuses(url), "{kind}: {url}"));
+            outside
+                .iter()
+                .for_each(|url| assert!(!refuses(url), "{kind}: {url}"));
         }
     }
 }
@@ -90,7 +134,11 @@ fn addresses_are_read_from_files_too() {
     ] {
         let facts = json!({ "url": "http://h/", "address": address });
         let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-        assert_eq!(facts.with_facts(|facts| policy.decide(facts).1.rejects()), expected, "{address}");
+        assert_eq!(
+            facts.with_facts(|facts| policy.decide(facts).1.rejects()),
+            expected,
+            "{address}"
+        );
     }
 }
 
@@ -99,12 +147,17 @@ fn addresses_are_read_from_files_too() {
 fn wrong_items_have_their_lines() {
     let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                 lists: { l: { kind: hosts, file: l.gz } }\nrules: [{ id: r, forbid: { in: l } }]\n";
-    let files =
-        MemoryFiles::new().with("p.yaml", text).with("l.gz", packed("a.example\n\n  http://b/ # x\n"));
+    let files = MemoryFiles::new()
+        .with("p.yaml", text)
+        .with("l.gz", packed("a.example\n\n  http://b/ # x\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert_eq!(problems.len(), 1);
     let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
-    assert!(problems[0].rendered().starts_with(expected), "{}", problems[0].rendered());
+    assert!(
+        problems[0].rendered().starts_with(expected),
+        "{}",
+        problems[0].rendered()
+    );
 }
 
 /// A policy may be many things, but not packed.
@@ -112,5 +165,9 @@ fn wrong_items_have_their_lines() {
 fn a_policy_is_not_packed() {
     let files = MemoryFiles::new().with("p.yaml", packed("policy: 1\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
-    assert!(problems[0].message.contains("which only lists may be"), "{}", problems[0]);
+    assert!(
+        problems[0].message.contains("which only lists may be"),
+        "{}",
+        problems[0]
+    );
 }

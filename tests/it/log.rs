@@ -79,7 +79,10 @@ struct Bench {
 impl Bench {
     fn new(settings: LogSettings) -> Self {
         let disk = Disk::default();
-        Self { disk: disk.clone(), ..Self::to(Destination::Writer(Box::new(disk)), settings) }
+        Self {
+            disk: disk.clone(),
+            ..Self::to(Destination::Writer(Box::new(disk)), settings)
+        }
     }
 
     fn to(to: Destination, settings: LogSettings) -> Self {
@@ -88,7 +91,13 @@ impl Bench {
         let metrics = Metrics::new(&[crawler], &[]).unwrap();
         let log = Log::open(LogSettings { to, ..settings }, &metrics, &clock).unwrap();
         let recorder = Recorder::new(metrics.clone(), log, clock.clone());
-        Self { disk: Disk::default(), recorder, metrics, clock, hand }
+        Self {
+            disk: Disk::default(),
+            recorder,
+            metrics,
+            clock,
+            hand,
+        }
     }
 
     fn begin(&self) -> Record {
@@ -108,12 +117,18 @@ impl Bench {
 
     fn lines(&self) -> Vec<Value> {
         assert_eq!(self.log().flush(LONG), Closed::Done);
-        self.disk.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+        self.disk
+            .text()
+            .lines()
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect()
     }
 
     fn dropped(&self) -> usize {
         let text = self.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix("crawlgate_decision_log_dropped_total "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("crawlgate_decision_log_dropped_total "));
         line.unwrap().parse().unwrap()
     }
 }
@@ -121,9 +136,16 @@ impl Bench {
 #[test]
 fn a_line_has_every_field_in_its_place() {
     let bench = Bench::new(LogSettings::default());
-    let ids = [RuleId::new("pages").unwrap(), RuleId::new("no-pdf").unwrap()];
-    let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
-    let policy = bench.metrics.policy_loaded("acme", "3f9c2a1b", rules, &bench.clock);
+    let ids = [
+        RuleId::new("pages").unwrap(),
+        RuleId::new("no-pdf").unwrap(),
+    ];
+    let rules = ids
+        .iter()
+        .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+    let policy = bench
+        .metrics
+        .policy_loaded("acme", "3f9c2a1b", rules, &bench.clock);
     let mut record = bench.begin();
     let id = record.id().to_string();
     record.target(&UrlTarget::parse("http://www.example.com/a?b=c").unwrap());
@@ -164,11 +186,17 @@ fn a_client_that_left_has_a_line_of_nulls() {
     drop(bench.begin());
     let lines = bench.lines();
     let line = lines[0].as_object().unwrap();
-    let known: Vec<_> =
-        line.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str()).collect();
+    let known: Vec<_> = line
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, _)| key.as_str())
+        .collect();
     assert_eq!(
         known,
-        ["ts", "decision", "crawler", "stage", "method", "verdict", "reason", "mode", "bytes", "error"]
+        [
+            "ts", "decision", "crawler", "stage", "method", "verdict", "reason", "mode", "bytes",
+            "error"
+        ]
     );
     assert_eq!(
         (line.len(), &line["reason"], &line["error"]),
@@ -181,8 +209,16 @@ fn an_incomplete_answer_shows_why() {
     let bench = Bench::new(LogSettings::default());
     for (complete, failure, shown) in [
         (true, None, Value::Null),
-        (true, Some("http_response_incomplete"), "http_response_incomplete".into()),
-        (false, Some("http_response_incomplete"), "http_response_incomplete".into()),
+        (
+            true,
+            Some("http_response_incomplete"),
+            "http_response_incomplete".into(),
+        ),
+        (
+            false,
+            Some("http_response_incomplete"),
+            "http_response_incomplete".into(),
+        ),
         (false, None, "client_left".into()),
     ] {
         let mut record = bench.begin();
@@ -195,7 +231,11 @@ fn an_incomplete_answer_shows_why() {
             record.upstream_failed(failure);
         }
         drop(record);
-        assert_eq!(bench.lines().last().unwrap()["error"], shown, "{complete} {failure:?}");
+        assert_eq!(
+            bench.lines().last().unwrap()["error"],
+            shown,
+            "{complete} {failure:?}"
+        );
     }
 }
 
@@ -215,7 +255,11 @@ fn hostile_text_stays_inside_its_field() {
     for (content_type, _) in types {
         let mut record = bench.recorder.begin(bench.clock.now(), &method);
         record.target(&UrlTarget::parse("http://h.example/a?\"},{%5C\"x%5C\":'<script>").unwrap());
-        record.origin_answered(200, Some(&HeaderValue::from_bytes(content_type).unwrap()), Duration::ZERO);
+        record.origin_answered(
+            200,
+            Some(&HeaderValue::from_bytes(content_type).unwrap()),
+            Duration::ZERO,
+        );
         record.rejected(Reason::Default, None, Keep::Full);
         record.finish(bench.clock.now());
     }
@@ -225,9 +269,15 @@ fn hostile_text_stays_inside_its_field() {
     assert!(text.lines().all(|line| line.len() < 2_000));
     assert_eq!(lines.len(), types.len());
     for (line, (_, shown)) in lines.iter().zip(types) {
-        assert_eq!((line["verdict"].as_str(), line["host"].as_str()), (Some("reject"), Some("h.example")));
+        assert_eq!(
+            (line["verdict"].as_str(), line["host"].as_str()),
+            (Some("reject"), Some("h.example"))
+        );
         assert_eq!(line["method"].as_str().unwrap().len(), 128);
-        assert_eq!(line["content_type"].as_str().unwrap().trim_end_matches('x'), shown);
+        assert_eq!(
+            line["content_type"].as_str().unwrap().trim_end_matches('x'),
+            shown
+        );
     }
 }
 
@@ -248,7 +298,10 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
     allowed.allowed(None);
     drop(allowed);
     let lines = bench.lines();
-    let shown: Vec<_> = lines.iter().map(|line| (line["url"].as_str(), line["host"].as_str())).collect();
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| (line["url"].as_str(), line["host"].as_str()))
+        .collect();
     assert_eq!(
         shown,
         [
@@ -263,7 +316,10 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
 
 #[test]
 fn queries_are_redacted_when_asked() {
-    let bench = Bench::new(LogSettings { query: QueryText::Redacted, ..LogSettings::default() });
+    let bench = Bench::new(LogSettings {
+        query: QueryText::Redacted,
+        ..LogSettings::default()
+    });
     bench.reject("http://h.example/a?token=secret");
     assert_eq!(bench.lines()[0]["url"], "http://h.example/a?redacted");
 }
@@ -272,7 +328,11 @@ fn queries_are_redacted_when_asked() {
 #[test]
 fn nothing_of_a_redacted_query_is_left() {
     for format in [LineFormat::Json, LineFormat::Squid] {
-        let bench = Bench::new(LogSettings { query: QueryText::Redacted, format, ..LogSettings::default() });
+        let bench = Bench::new(LogSettings {
+            query: QueryText::Redacted,
+            format,
+            ..LogSettings::default()
+        });
         for keep in [Keep::Full, Keep::Host, Keep::None] {
             for query in ["token=s3cret", "s3cret?s3cret", "a=%20s3cret", "?s3cret"] {
                 let mut record = bench.begin();
@@ -285,13 +345,19 @@ fn nothing_of_a_redacted_query_is_left() {
         assert_eq!(bench.log().flush(LONG), Closed::Done);
         let text = bench.disk.text();
         assert_eq!(text.lines().count(), 12, "{text}");
-        assert!(!text.contains("s3cret") && text.contains("http://h.example/a?redacted"), "{text}");
+        assert!(
+            !text.contains("s3cret") && text.contains("http://h.example/a?redacted"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn allows_are_sampled_and_rejections_never() {
-    let bench = Bench::new(LogSettings { allows: Share::new(0.1).unwrap(), ..LogSettings::default() });
+    let bench = Bench::new(LogSettings {
+        allows: Share::new(0.1).unwrap(),
+        ..LogSettings::default()
+    });
     let note = Note {
         of: ShadowOf::Rule(0),
         matched: [0].into_iter().collect(),
@@ -308,14 +374,25 @@ fn allows_are_sampled_and_rejections_never() {
         drop(record);
         bench.reject("http://h.example/");
         let mut record = bench.begin();
-        record.shadows(Some(Box::new(Notes { whole: None, notes: [note.clone()].into_iter().collect() })));
+        record.shadows(Some(Box::new(Notes {
+            whole: None,
+            notes: [note.clone()].into_iter().collect(),
+        })));
         record.allowed(None);
     }
     let lines = bench.lines();
-    let count = |verdict: &str| lines.iter().filter(|line| line["verdict"] == verdict).count();
+    let count = |verdict: &str| {
+        lines
+            .iter()
+            .filter(|line| line["verdict"] == verdict)
+            .count()
+    };
     assert_eq!((count("reject"), count("shadow_reject")), (1_000, 1_000));
     assert!((95..=105).contains(&count("allow")), "{}", count("allow"));
-    let shadow = lines.iter().find(|line| line["verdict"] == "shadow_reject").unwrap();
+    let shadow = lines
+        .iter()
+        .find(|line| line["verdict"] == "shadow_reject")
+        .unwrap();
     assert_eq!(shadow["mode"], "shadow");
     assert_eq!(
         shadow["shadow"],
@@ -341,7 +418,12 @@ fn every_line_of_every_thread_arrives_whole() {
         .disk
         .text()
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["url"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["url"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     urls.sort_unstable();
     urls.dedup();
@@ -350,17 +432,26 @@ fn every_line_of_every_thread_arrives_whole() {
 
 #[test]
 fn a_full_log_drops_and_counts_and_never_blocks() {
-    let bench = Bench::new(LogSettings { queue: 10_000, ..LogSettings::default() });
+    let bench = Bench::new(LogSettings {
+        queue: 10_000,
+        ..LogSettings::default()
+    });
     bench.disk.set(|disk| disk.blocked = true);
     // Nothing is written meanwhile: if a drop waited for the log, this would not end.
     (0..1_000).for_each(|n| bench.reject(&format!("http://h.example/{n}")));
     let dropped = bench.dropped();
     assert!((900..1_000).contains(&dropped), "{dropped}");
     assert!(bench.log().warning().unwrap().contains("lost lines"));
-    assert_eq!(bench.log().flush(Duration::from_millis(20)), Closed::TimedOut);
+    assert_eq!(
+        bench.log().flush(Duration::from_millis(20)),
+        Closed::TimedOut
+    );
     bench.hand.advance(Duration::from_secs(6));
     let warning = bench.log().warning().unwrap();
-    assert!(warning.contains("blocked: the destination has taken nothing for 6 s"), "{warning}");
+    assert!(
+        warning.contains("blocked: the destination has taken nothing for 6 s"),
+        "{warning}"
+    );
     bench.disk.set(|disk| disk.blocked = false);
     assert_eq!(bench.lines().len() + dropped, 1_000);
     assert_eq!(bench.dropped(), dropped);
@@ -393,23 +484,37 @@ fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
 
 #[test]
 fn waiting_loses_nothing_on_a_full_disk() {
-    let bench = Bench::new(LogSettings { on_full: OnFull::Wait, queue: 1_000, ..LogSettings::default() });
+    let bench = Bench::new(LogSettings {
+        on_full: OnFull::Wait,
+        queue: 1_000,
+        ..LogSettings::default()
+    });
     bench.disk.set(|disk| disk.room = Some(777));
     (0..50).for_each(|n| bench.reject(&format!("http://h.example/{n}")));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let waits = tokio::time::timeout(Duration::from_millis(50), bench.log().room()).await;
         assert!(waits.is_err(), "there is no room");
         bench.disk.set(|disk| disk.room = None);
-        tokio::time::timeout(LONG, bench.log().room()).await.expect("room again");
+        tokio::time::timeout(LONG, bench.log().room())
+            .await
+            .expect("room again");
     });
     assert_eq!((bench.lines().len(), bench.dropped()), (50, 0));
 }
 
 #[test]
 fn room_is_at_once_unless_waiting_is_asked_for() {
-    let bench = Bench::new(LogSettings { queue: 0, ..LogSettings::default() });
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let bench = Bench::new(LogSettings {
+        queue: 0,
+        ..LogSettings::default()
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(bench.log().room());
     runtime.block_on(Log::off().room());
 }
@@ -427,11 +532,15 @@ fn lines_behind_the_end_are_counted() {
 
 #[test]
 fn a_file_is_appended_to() {
-    let path = std::env::temp_dir().join(format!("crawlgate-log-test-{}.jsonl", std::process::id()));
+    let path =
+        std::env::temp_dir().join(format!("crawlgate-log-test-{}.jsonl", std::process::id()));
     std::fs::write(&path, "{}\n").unwrap();
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let settings = LogSettings { to: Destination::Path(path.clone()), ..LogSettings::default() };
+    let settings = LogSettings {
+        to: Destination::Path(path.clone()),
+        ..LogSettings::default()
+    };
     let log = Log::open(settings, &metrics, &clock).unwrap();
     let recorder = Recorder::new(metrics, log.clone(), clock.clone());
     drop(recorder.begin(clock.now(), &Method::GET));
@@ -446,5 +555,15 @@ fn a_file_that_cannot_be_opened_is_an_error() {
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
     let to = Destination::Path("/nowhere/at/all/log.jsonl".into());
-    assert!(Log::open(LogSettings { to, ..LogSettings::default() }, &metrics, &clock).is_err());
+    assert!(
+        Log::open(
+            LogSettings {
+                to,
+                ..LogSettings::default()
+            },
+            &metrics,
+            &clock
+        )
+        .is_err()
+    );
 }

@@ -38,13 +38,28 @@ fn asked(policy: &Policy, url: &str) -> (UrlTarget, Trail) {
 fn a_policy_needs_the_ledger_if_something_asks_it() {
     for (body, remembers) in [
         ("options: { disposition: allow }", false),
-        ("options: { disposition: allow, unmodified: pass, duplicate: pass, max_depth: none }", false),
-        ("options: { disposition: allow, budget: none, recrawl: none }", false),
-        ("options: { disposition: allow, noncanonical: tag, strip_params: [sid] }", false),
+        (
+            "options: { disposition: allow, unmodified: pass, duplicate: pass, max_depth: none }",
+            false,
+        ),
+        (
+            "options: { disposition: allow, budget: none, recrawl: none }",
+            false,
+        ),
+        (
+            "options: { disposition: allow, noncanonical: tag, strip_params: [sid] }",
+            false,
+        ),
         ("options: { disposition: allow, unmodified: tag }", true),
         ("options: { disposition: allow, max_depth: 0 }", true),
-        ("options: { disposition: allow }\nrules: [{ set: { duplicate: reject } }]", true),
-        ("options: { disposition: allow }\nrules: [{ set: { recrawl: { after_error: 1h } } }]", true),
+        (
+            "options: { disposition: allow }\nrules: [{ set: { duplicate: reject } }]",
+            true,
+        ),
+        (
+            "options: { disposition: allow }\nrules: [{ set: { recrawl: { after_error: 1h } } }]",
+            true,
+        ),
         (
             "options: { disposition: allow }\nrules: [{ mode: shadow, set: { recrawl: { min_interval: 1h } } }]",
             true,
@@ -53,8 +68,14 @@ fn a_policy_needs_the_ledger_if_something_asks_it() {
             "options: { disposition: allow }\nrules: [{ forbid: { all: [{ not: { depth: 3 } }, { ext: gif }] } }]",
             true,
         ),
-        ("options: { disposition: allow }\nspaces: [{ name: s, options: { unmodified: tag } }]", true),
-        ("options: { disposition: allow }\nspaces: [{ name: s }]", true),
+        (
+            "options: { disposition: allow }\nspaces: [{ name: s, options: { unmodified: tag } }]",
+            true,
+        ),
+        (
+            "options: { disposition: allow }\nspaces: [{ name: s }]",
+            true,
+        ),
     ] {
         assert_eq!(policy(body).remembers(), remembers, "{body}");
     }
@@ -73,8 +94,12 @@ fn a_policy_compares_documents_if_something_asks_it_wherever_it_stands() {
         for body in [
             format!("options: {{ disposition: allow, {set} }}"),
             format!("options: {{ disposition: allow }}\nrules: [{{ set: {{ {set} }} }}]"),
-            format!("options: {{ disposition: allow }}\nrules: [{{ mode: shadow, set: {{ {set} }} }}]"),
-            format!("options: {{ disposition: allow }}\nspaces: [{{ name: s, options: {{ {set} }} }}]"),
+            format!(
+                "options: {{ disposition: allow }}\nrules: [{{ mode: shadow, set: {{ {set} }} }}]"
+            ),
+            format!(
+                "options: {{ disposition: allow }}\nspaces: [{{ name: s, options: {{ {set} }} }}]"
+            ),
         ] {
             assert_eq!(policy(&body).compares(), compares, "{body}");
         }
@@ -88,12 +113,16 @@ fn what_a_request_asks_of_the_ledger_is_what_was_last_assigned() {
 rules:
   - { id: news, when: { under: /news }, set: { recrawl: { min_interval: none }, unmodified: reject, max_buffer: 0B } }",
     );
-    for (path, interval, check, buffer) in
-        [("", Some(Duration::from_secs(86_400)), Check::Tag, 2 << 20), ("news", None, Check::Reject, 0)]
-    {
+    for (path, interval, check, buffer) in [
+        ("", Some(Duration::from_secs(86_400)), Check::Tag, 2 << 20),
+        ("news", None, Check::Reject, 0),
+    ] {
         let (_, trail) = asked(&policy, &format!("http://h/{path}"));
         let recrawl = recrawl::of(&policy, &trail);
-        assert_eq!((recrawl.min_interval, recrawl.after_error), (interval, Some(Duration::from_secs(600))));
+        assert_eq!(
+            (recrawl.min_interval, recrawl.after_error),
+            (interval, Some(Duration::from_secs(600)))
+        );
         assert_eq!(checks::of(&policy, &trail, schema::UNMODIFIED), check);
         assert_eq!(checks::of(&policy, &trail, schema::DUPLICATE), Check::Pass);
         assert_eq!(checks::max_buffer(&policy, &trail), buffer);
@@ -105,9 +134,21 @@ rules:
 fn keys_leave_out_what_does_not_tell_urls_apart() {
     for (options, url, key) in [
         ("index: true", "http://h/a?sid=1", "http://h/a?sid=1"),
-        ("strip_params: sid", "http://h/a?b=1&sid=1", "http://h/a?b=1"),
-        ("strip_params: [sid, utm_*]", "http://h/a?utm_a=1&sid=1", "http://h/a"),
-        ("strip_params: { names: sid }", "http://h/a?sid=1", "http://h/a"),
+        (
+            "strip_params: sid",
+            "http://h/a?b=1&sid=1",
+            "http://h/a?b=1",
+        ),
+        (
+            "strip_params: [sid, utm_*]",
+            "http://h/a?utm_a=1&sid=1",
+            "http://h/a",
+        ),
+        (
+            "strip_params: { names: sid }",
+            "http://h/a?sid=1",
+            "http://h/a",
+        ),
         (
             "replace: [{ regex: ';jsessionid=[^?]*', with: '' }]",
             "http://h/a;jsessionid=A.b?c",
@@ -128,7 +169,11 @@ fn keys_leave_out_what_does_not_tell_urls_apart() {
         let policy = with_options(options);
         let (target, trail) = asked(&policy, url);
         assert_eq!(policy.key_url(&trail, &target), key, "{options}");
-        assert_eq!(policy.rewritten(&trail, &target), None, "{options}: for keys only");
+        assert_eq!(
+            policy.rewritten(&trail, &target),
+            None,
+            "{options}: for keys only"
+        );
         assert!(!policy.rewrites());
     }
 }
@@ -142,7 +187,12 @@ fn what_is_fetched_changes_only_where_it_says_so() {
             Some("http://h/?a=2"),
             "http://h/?a=2",
         ),
-        ("strip_params: { names: [sid], rewrite: true }", "http://h/?a=2", None, "http://h/?a=2"),
+        (
+            "strip_params: { names: [sid], rewrite: true }",
+            "http://h/?a=2",
+            None,
+            "http://h/?a=2",
+        ),
         (
             "replace: [{ regex: '^http:', with: 'https:', rewrite: true }, { regex: '//www\\.', with: '//' }]",
             "http://www.h.com/",
@@ -150,14 +200,33 @@ fn what_is_fetched_changes_only_where_it_says_so() {
             "https://h.com/",
         ),
         // What is no URL is not fetched; what only reads otherwise is the same.
-        ("replace: [{ regex: '^http:', with: 'gopher:', rewrite: true }]", "http://h/", None, "gopher://h/"),
-        ("replace: [{ regex: '/h/', with: '/H/', rewrite: true }]", "http://h/", None, "http://H/"),
-        ("replace: [{ regex: 'x', with: 'y', rewrite: false }]", "http://h/x", None, "http://h/y"),
+        (
+            "replace: [{ regex: '^http:', with: 'gopher:', rewrite: true }]",
+            "http://h/",
+            None,
+            "gopher://h/",
+        ),
+        (
+            "replace: [{ regex: '/h/', with: '/H/', rewrite: true }]",
+            "http://h/",
+            None,
+            "http://H/",
+        ),
+        (
+            "replace: [{ regex: 'x', with: 'y', rewrite: false }]",
+            "http://h/x",
+            None,
+            "http://h/y",
+        ),
     ] {
         let policy = with_options(options);
         let (target, trail) = asked(&policy, url);
         let rewritten = policy.rewritten(&trail, &target);
-        assert_eq!(rewritten.as_ref().map(UrlTarget::as_str), fetched, "{options}");
+        assert_eq!(
+            rewritten.as_ref().map(UrlTarget::as_str),
+            fetched,
+            "{options}"
+        );
         assert_eq!(policy.key_url(&trail, &target), key, "{options}");
     }
 }
@@ -167,9 +236,18 @@ fn a_list_that_would_change_its_own_outcome_is_refused_when_it_is_read() {
     for (items, fine) in [
         ("{ regex: a, with: aa, rewrite: true }", false),
         ("{ regex: a, with: aa }", true),
-        ("{ regex: b, with: c, rewrite: true }, { regex: a, with: b, rewrite: true }", false),
-        ("{ regex: b, with: c }, { regex: a, with: b, rewrite: true }", true),
-        ("{ regex: a, with: b, rewrite: true }, { regex: b, with: c, rewrite: true }", true),
+        (
+            "{ regex: b, with: c, rewrite: true }, { regex: a, with: b, rewrite: true }",
+            false,
+        ),
+        (
+            "{ regex: b, with: c }, { regex: a, with: b, rewrite: true }",
+            true,
+        ),
+        (
+            "{ regex: a, with: b, rewrite: true }, { regex: b, with: c, rewrite: true }",
+            true,
+        ),
         ("{ regex: '^http:', with: 'https:', rewrite: true }", true),
         ("{ regex: '/index\\.html$', with: /, rewrite: true }", true),
         ("{ regex: '(a+)', with: '${1}b', rewrite: true }", true),
@@ -215,7 +293,11 @@ rules:
         ("a/%61/x/%61", None, 2026, "ambiguous_url - -"),
     ] {
         let target = UrlTarget::parse(&format!("http://h.com/{path}")).unwrap();
-        let facts = Facts { depth, year, ..Facts::of_url(&target) };
+        let facts = Facts {
+            depth,
+            year,
+            ..Facts::of_url(&target)
+        };
         assert_eq!(decided(&policy, &facts), expected, "{path}");
     }
     assert!(policy.asks_year());

@@ -62,7 +62,12 @@ impl Bench {
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::with(counting, &[news], &["loopback", "private"]).unwrap();
         let recorder = Recorder::new(metrics.clone(), Log::off(), clock.clone());
-        Self { metrics, recorder, clock, hand }
+        Self {
+            metrics,
+            recorder,
+            clock,
+            hand,
+        }
     }
 
     fn policy(&self, rules: &[(&str, RuleMode)]) -> Arc<PolicyMetrics> {
@@ -70,9 +75,13 @@ impl Bench {
     }
 
     fn revision(&self, revision: &str, rules: &[(&str, RuleMode)]) -> Arc<PolicyMetrics> {
-        let ids: Vec<_> = rules.iter().map(|(id, mode)| (RuleId::new(id).unwrap(), *mode)).collect();
+        let ids: Vec<_> = rules
+            .iter()
+            .map(|(id, mode)| (RuleId::new(id).unwrap(), *mode))
+            .collect();
         let rules = ids.iter().map(|(id, mode)| (id, *mode, RuleKind::Group));
-        self.metrics.policy_loaded("acme", revision, rules, &self.clock)
+        self.metrics
+            .policy_loaded("acme", revision, rules, &self.clock)
     }
 
     fn begin(&self) -> crawlgate::metrics::record::Record {
@@ -82,25 +91,38 @@ impl Bench {
     /// The series whose value is not 0, without histograms and the process.
     fn counted(&self) -> BTreeMap<String, f64> {
         let text = self.metrics.render();
-        let samples =
-            text.lines().filter(|line| line.starts_with("crawlgate_") && !line.contains("_seconds"));
+        let samples = text
+            .lines()
+            .filter(|line| line.starts_with("crawlgate_") && !line.contains("_seconds"));
         let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
         let samples = samples.map(|(series, value)| {
-            (series.trim_start_matches("crawlgate_").to_owned(), value.parse::<f64>().unwrap())
+            (
+                series.trim_start_matches("crawlgate_").to_owned(),
+                value.parse::<f64>().unwrap(),
+            )
         });
-        let still = |series: &String| series.starts_with("build_info") || series.starts_with("policy_");
-        samples.filter(|(series, value)| *value != 0.0 && !still(series)).collect()
+        let still =
+            |series: &String| series.starts_with("build_info") || series.starts_with("policy_");
+        samples
+            .filter(|(series, value)| *value != 0.0 && !still(series))
+            .collect()
     }
 
     fn check(&self, expected: &[(&str, f64)]) {
-        let expected: BTreeMap<String, f64> = expected.iter().map(|(s, v)| ((*s).to_owned(), *v)).collect();
+        let expected: BTreeMap<String, f64> = expected
+            .iter()
+            .map(|(s, v)| ((*s).to_owned(), *v))
+            .collect();
         assert_eq!(self.counted(), expected);
     }
 
     fn value(&self, series: &str) -> Option<f64> {
         let text = self.metrics.render();
-        let line =
-            text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned));
+        let line = text.lines().find_map(|line| {
+            line.strip_prefix(series)?
+                .strip_prefix(' ')
+                .map(str::to_owned)
+        });
         line.map(|value| value.parse().unwrap())
     }
 }
@@ -112,8 +134,12 @@ fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
         let series = format!("crawlgate_client_tls_failures_total{{crawler=\"{crawler}\"}}");
         assert_eq!(bench.value(&series), Some(0.0), "shown before it occurs");
     }
-    bench.metrics.client_tls_failed(bench.metrics.crawler("news-bot"));
-    bench.metrics.client_tls_failed(bench.metrics.crawler("stranger"));
+    bench
+        .metrics
+        .client_tls_failed(bench.metrics.crawler("news-bot"));
+    bench
+        .metrics
+        .client_tls_failed(bench.metrics.crawler("stranger"));
     bench.metrics.client_tls_failed(CrawlerIndex::ANONYMOUS);
     bench.metrics.leaf_made();
     bench.metrics.mint_waits();
@@ -131,7 +157,10 @@ fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
         assert_eq!(bench.value(&series), Some(count), "{side}");
     }
     bench.metrics.ca_expires(bench.clock.wall());
-    assert_eq!(bench.value("crawlgate_ca_not_after_timestamp_seconds"), Some(1_767_225_600.0));
+    assert_eq!(
+        bench.value("crawlgate_ca_not_after_timestamp_seconds"),
+        Some(1_767_225_600.0)
+    );
 }
 
 fn url(text: &str) -> UrlTarget {
@@ -147,9 +176,14 @@ fn names_are_those_of_the_documentation() {
     let bench = Bench::new();
     let _policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let text = bench.metrics.render();
-    let shown: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let all: BTreeSet<&str> = NAMES.split_whitespace().chain(PROCESS_NAMES.split_whitespace()).collect();
+    let shown: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let all: BTreeSet<&str> = NAMES
+        .split_whitespace()
+        .chain(PROCESS_NAMES.split_whitespace())
+        .collect();
     assert_eq!(shown, all);
 }
 
@@ -159,7 +193,9 @@ fn a_process_shows_plausible_figures() {
     let value = |name| bench.value(name).unwrap();
     assert!(value("process_resident_memory_bytes") > 1e6);
     assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
-    assert!(value("process_open_fds") >= 3.0 && value("process_open_fds") <= value("process_max_fds"));
+    assert!(
+        value("process_open_fds") >= 3.0 && value("process_open_fds") <= value("process_max_fds")
+    );
     assert!(value("process_start_time_seconds") > 1.6e9);
 }
 
@@ -213,25 +249,58 @@ fn an_allowed_request_counts_once_in_every_family() {
     bench.hand.advance(Duration::from_secs(3));
     record.finish(bench.clock.now());
     bench.check(&[
-        (r#"decisions_total{crawler="news-bot",reason="rule",stage="response",verdict="allow"}"#, 1.0),
-        (r#"requests_total{code="200",crawler="news-bot",method="GET",source="origin"}"#, 1.0),
+        (
+            r#"decisions_total{crawler="news-bot",reason="rule",stage="response",verdict="allow"}"#,
+            1.0,
+        ),
+        (
+            r#"requests_total{code="200",crawler="news-bot",method="GET",source="origin"}"#,
+            1.0,
+        ),
         (r#"rule_matched_total{mode="enforce",rule="group"}"#, 1.0),
         (r#"rule_matched_total{mode="enforce",rule="pages"}"#, 1.0),
-        (r#"rule_decided_total{mode="enforce",rule="pages",verdict="allow"}"#, 1.0),
-        (r#"upstream_responses_total{code_class="2xx",content_family="html"}"#, 1.0),
+        (
+            r#"rule_decided_total{mode="enforce",rule="pages",verdict="allow"}"#,
+            1.0,
+        ),
+        (
+            r#"upstream_responses_total{code_class="2xx",content_family="html"}"#,
+            1.0,
+        ),
         (r#"bytes_total{direction="received",side="client"}"#, 10.0),
         (r#"bytes_total{direction="sent",side="origin"}"#, 10.0),
-        (r#"bytes_total{direction="received",side="origin"}"#, 1_024.0),
+        (
+            r#"bytes_total{direction="received",side="origin"}"#,
+            1_024.0,
+        ),
         (r#"bytes_total{direction="sent",side="client"}"#, 1_024.0),
     ]);
     for (series, value) in [
-        (r#"crawlgate_request_duration_seconds_bucket{source="origin",le="2.5"}"#, 0.0),
-        (r#"crawlgate_request_duration_seconds_bucket{source="origin",le="5"}"#, 1.0),
-        (r#"crawlgate_request_duration_seconds_count{source="proxy"}"#, 0.0),
-        (r#"crawlgate_decision_duration_seconds_bucket{le="0.000025"}"#, 0.0),
-        (r#"crawlgate_decision_duration_seconds_bucket{le="0.00005"}"#, 1.0),
+        (
+            r#"crawlgate_request_duration_seconds_bucket{source="origin",le="2.5"}"#,
+            0.0,
+        ),
+        (
+            r#"crawlgate_request_duration_seconds_bucket{source="origin",le="5"}"#,
+            1.0,
+        ),
+        (
+            r#"crawlgate_request_duration_seconds_count{source="proxy"}"#,
+            0.0,
+        ),
+        (
+            r#"crawlgate_decision_duration_seconds_bucket{le="0.000025"}"#,
+            0.0,
+        ),
+        (
+            r#"crawlgate_decision_duration_seconds_bucket{le="0.00005"}"#,
+            1.0,
+        ),
         (r#"crawlgate_dns_duration_seconds_bucket{le="0.005"}"#, 1.0),
-        (r#"crawlgate_connect_duration_seconds_bucket{le="0.025"}"#, 0.0),
+        (
+            r#"crawlgate_connect_duration_seconds_bucket{le="0.025"}"#,
+            0.0,
+        ),
         ("crawlgate_upstream_ttfb_seconds_sum", 0.3),
     ] {
         assert_eq!(bench.value(series), Some(value), "{series}");
@@ -242,7 +311,9 @@ fn an_allowed_request_counts_once_in_every_family() {
 fn a_rejection_counts_at_the_stage_that_refused() {
     let bench = Bench::new();
     let policy = bench.policy(&[("no-cgi", RuleMode::Enforce)]);
-    let mut record = bench.recorder.begin(bench.clock.now(), &Method::from_bytes(b"BREW").unwrap());
+    let mut record = bench
+        .recorder
+        .begin(bench.clock.now(), &Method::from_bytes(b"BREW").unwrap());
     record.target(&url("http://www.example.com/cgi-bin/x"));
     record.judged_under(&policy);
     record.enter(Stage::Request);
@@ -272,7 +343,10 @@ fn noted(stage: Stage) -> Option<Box<Notes>> {
         reason: Reason::Rule,
         stage,
     };
-    Some(Box::new(Notes { whole: None, notes: [note].into_iter().collect() }))
+    Some(Box::new(Notes {
+        whole: None,
+        notes: [note].into_iter().collect(),
+    }))
 }
 
 #[test]
@@ -353,7 +427,10 @@ fn a_panic_ends_a_request_as_an_internal_error_unless_its_answer_was_under_way()
 fn a_request_judged_again_counts_under_the_last_policy_only() {
     let bench = Bench::new();
     let old = bench.policy(&[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)]);
-    let new = bench.revision("00000002", &[("b", RuleMode::Enforce), ("c", RuleMode::Enforce)]);
+    let new = bench.revision(
+        "00000002",
+        &[("b", RuleMode::Enforce), ("c", RuleMode::Enforce)],
+    );
     let mut record = bench.begin();
     record.enter(Stage::Request);
     record.judged_under(&old);
@@ -364,7 +441,10 @@ fn a_request_judged_again_counts_under_the_last_policy_only() {
     record.rejected(Reason::Rule, Some(1), Keep::Host);
     drop(record);
     let counted = bench.counted();
-    let rules: Vec<_> = counted.keys().filter(|series| series.starts_with("rule_")).collect();
+    let rules: Vec<_> = counted
+        .keys()
+        .filter(|series| series.starts_with("rule_"))
+        .collect();
     assert_eq!(
         rules,
         [
@@ -417,10 +497,16 @@ fn only_refusals_that_will_not_change_are_repeats() {
         refuse("http://a.example/later", Reason::Overloaded);
     }
     refuse("http://a.example/y", Reason::Default);
-    assert_eq!(bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#), Some(2.0));
+    assert_eq!(
+        bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
+        Some(2.0)
+    );
     bench.hand.advance(Duration::from_secs(600));
     refuse("http://a.example/x", Reason::Default);
-    assert_eq!(bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#), Some(2.0));
+    assert_eq!(
+        bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
+        Some(2.0)
+    );
 }
 
 #[test]
@@ -448,8 +534,12 @@ fn counts_are_exact_over_threads() {
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let threads: Vec<_> = (0..4)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
     let half = f64::from(EACH) * 2.0;
     bench.check(&[
@@ -465,7 +555,10 @@ fn counts_are_exact_over_threads() {
         (r#"bytes_total{direction="received",side="origin"}"#, half * 7.0),
         (r#"bytes_total{direction="sent",side="client"}"#, half * 14.0),
     ]);
-    assert_eq!(bench.value(r#"crawlgate_request_duration_seconds_count{source="origin"}"#), Some(half));
+    assert_eq!(
+        bench.value(r#"crawlgate_request_duration_seconds_count{source="origin"}"#),
+        Some(half)
+    );
 }
 
 #[test]
@@ -473,7 +566,10 @@ fn decision_ids_are_unique_and_fit_a_header() {
     let bench = Bench::new();
     let ids: BTreeSet<String> = (0..1_000).map(|_| bench.begin().id().to_string()).collect();
     assert_eq!(ids.len(), 1_000);
-    assert!(ids.iter().all(|id| id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')));
+    assert!(
+        ids.iter()
+            .all(|id| id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
+    );
     let other = Bench::new().begin().id().to_string();
     assert!(!ids.contains(&other));
 }
@@ -486,36 +582,70 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
         record.judged_under(policy);
         record.matched([rule]);
     };
-    let matched =
-        |rule: &str| bench.value(&format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#));
-    let old = bench.revision("00000001", &[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)]);
+    let matched = |rule: &str| {
+        bench.value(&format!(
+            r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#
+        ))
+    };
+    let old = bench.revision(
+        "00000001",
+        &[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)],
+    );
     count(&old, 0);
     count(&old, 1);
     bench.hand.advance(Duration::from_secs(60));
-    let new = bench.revision("00000002", &[("b", RuleMode::Enforce), ("off", RuleMode::Disabled)]);
+    let new = bench.revision(
+        "00000002",
+        &[("b", RuleMode::Enforce), ("off", RuleMode::Disabled)],
+    );
     count(&new, 0);
     count(&new, 1);
-    assert_eq!((matched("a"), matched("b"), matched("off")), (Some(1.0), Some(2.0), None));
+    assert_eq!(
+        (matched("a"), matched("b"), matched("off")),
+        (Some(1.0), Some(2.0), None)
+    );
     drop(old);
     bench.hand.advance(KEEP - Duration::from_millis(1));
-    assert_eq!((matched("a"), matched("b")), (Some(1.0), Some(2.0)), "until it has been scraped");
+    assert_eq!(
+        (matched("a"), matched("b")),
+        (Some(1.0), Some(2.0)),
+        "until it has been scraped"
+    );
     bench.hand.advance(Duration::from_millis(1));
     assert_eq!((matched("a"), matched("b")), (None, Some(2.0)));
 
-    let info =
-        |revision| bench.value(&format!(r#"crawlgate_policy_info{{policy="acme",revision="{revision}"}}"#));
+    let info = |revision| {
+        bench.value(&format!(
+            r#"crawlgate_policy_info{{policy="acme",revision="{revision}"}}"#
+        ))
+    };
     assert_eq!((info("00000001"), info("00000002")), (None, Some(1.0)));
     assert_eq!(bench.value("crawlgate_policy_rules"), Some(2.0));
     assert_eq!(bench.value("crawlgate_policy_rules_disabled"), Some(1.0));
-    assert_eq!(bench.value("crawlgate_policy_last_reload_success_timestamp_seconds"), Some(1_767_225_660.0));
+    assert_eq!(
+        bench.value("crawlgate_policy_last_reload_success_timestamp_seconds"),
+        Some(1_767_225_660.0)
+    );
     bench.metrics.policy_failed();
-    assert_eq!(bench.value("crawlgate_policy_last_reload_success"), Some(0.0));
-    assert_eq!(bench.value(r#"crawlgate_policy_reloads_total{result="failure"}"#), Some(1.0));
-    assert_eq!(bench.value(r#"crawlgate_policy_reloads_total{result="success"}"#), Some(2.0));
+    assert_eq!(
+        bench.value("crawlgate_policy_last_reload_success"),
+        Some(0.0)
+    );
+    assert_eq!(
+        bench.value(r#"crawlgate_policy_reloads_total{result="failure"}"#),
+        Some(1.0)
+    );
+    assert_eq!(
+        bench.value(r#"crawlgate_policy_reloads_total{result="success"}"#),
+        Some(2.0)
+    );
     assert_eq!(info("00000002"), Some(1.0));
     let again = bench.revision("00000002", &[("b", RuleMode::Enforce)]);
     assert_eq!(
-        (info("00000002"), bench.value("crawlgate_policy_last_reload_success")),
+        (
+            info("00000002"),
+            bench.value("crawlgate_policy_last_reload_success")
+        ),
         (Some(1.0), Some(1.0))
     );
     drop((new, again));
@@ -564,7 +694,11 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
     bench.hand.advance(KEEP);
     assert_eq!(value(), None);
     let new = load();
-    assert_eq!((value(), new.counts(0).unwrap().last_match), (Some(0.0), None), "it begins anew");
+    assert_eq!(
+        (value(), new.counts(0).unwrap().last_match),
+        (Some(0.0), None),
+        "it begins anew"
+    );
 }
 
 /// Reloads faster than time passes, each with other rules: what is kept is bounded.
@@ -572,12 +706,25 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
 fn a_thousand_reloads_leave_nothing_behind() {
     const EACH: usize = 50;
     let bench = Bench::new();
-    let series = || bench.metrics.render().lines().filter(|line| line.starts_with("crawlgate_rule_")).count();
+    let series = || {
+        bench
+            .metrics
+            .render()
+            .lines()
+            .filter(|line| line.starts_with("crawlgate_rule_"))
+            .count()
+    };
     let mut policy = bench.policy(&[]);
     for reload in 0..1_000 {
-        let ids: Vec<RuleId> = (0..EACH).map(|n| RuleId::new(&format!("r{reload}-{n}")).unwrap()).collect();
-        let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Filter));
-        policy = bench.metrics.policy_loaded("acme", &format!("{reload:08}"), rules, &bench.clock);
+        let ids: Vec<RuleId> = (0..EACH)
+            .map(|n| RuleId::new(&format!("r{reload}-{n}")).unwrap())
+            .collect();
+        let rules = ids
+            .iter()
+            .map(|id| (id, RuleMode::Enforce, RuleKind::Filter));
+        policy = bench
+            .metrics
+            .policy_loaded("acme", &format!("{reload:08}"), rules, &bench.clock);
     }
     // Of each rule: matches and rejections.
     assert_eq!(series(), 2 * (RULE_LABELS + EACH));
@@ -592,7 +739,8 @@ fn a_thousand_reloads_leave_nothing_behind() {
 #[test]
 fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
     let bench = Bench::new();
-    let matched = |rule: &str| format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#);
+    let matched =
+        |rule: &str| format!(r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#);
     drop(bench.policy(&[("gone", RuleMode::Enforce)]));
     let mut policy = bench.policy(&[("even", RuleMode::Enforce)]);
     for rule in ["odd", "even"].repeat(RULE_LABELS) {
@@ -629,14 +777,26 @@ fn nothing_of_requests_is_counted_where_that_is_asked_for() {
     bench.metrics.client_tls(Duration::from_millis(1));
     drop((connection, tunnel));
     assert_eq!(policy.counts(0), None);
-    assert_eq!(policy.book().judged(), 1, "shadows are reported all the same");
+    assert_eq!(
+        policy.book().judged(),
+        1,
+        "shadows are reported all the same"
+    );
     let text = bench.metrics.render();
-    let shown: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let always: BTreeSet<&str> =
-        names::ALWAYS.iter().map(|family| family.name).chain(PROCESS_NAMES.split_whitespace()).collect();
+    let shown: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let always: BTreeSet<&str> = names::ALWAYS
+        .iter()
+        .map(|family| family.name)
+        .chain(PROCESS_NAMES.split_whitespace())
+        .collect();
     assert_eq!(shown, always);
-    assert_eq!(bench.value(r#"crawlgate_policy_info{policy="acme",revision="3f9c2a1b"}"#), Some(1.0));
+    assert_eq!(
+        bench.value(r#"crawlgate_policy_info{policy="acme",revision="3f9c2a1b"}"#),
+        Some(1.0)
+    );
     bench.metrics.panicked();
     assert_eq!(bench.value("crawlgate_panics_total"), Some(1.0));
 }
@@ -644,9 +804,15 @@ fn nothing_of_requests_is_counted_where_that_is_asked_for() {
 #[test]
 fn rules_beyond_the_cap_share_a_label() {
     let bench = Bench::new();
-    let ids: Vec<RuleId> = (0..RULE_LABELS + 500).map(|n| RuleId::new(&format!("r{n}")).unwrap()).collect();
-    let rules = ids.iter().map(|id| (id, RuleMode::Enforce, RuleKind::Group));
-    let policy = bench.metrics.policy_loaded("big", "00000001", rules, &bench.clock);
+    let ids: Vec<RuleId> = (0..RULE_LABELS + 500)
+        .map(|n| RuleId::new(&format!("r{n}")).unwrap())
+        .collect();
+    let rules = ids
+        .iter()
+        .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
+    let policy = bench
+        .metrics
+        .policy_loaded("big", "00000001", rules, &bench.clock);
     for rule in [0, 1_999, 2_000, 2_499, 2_500] {
         let mut record = bench.begin();
         record.judged_under(&policy);
@@ -654,15 +820,26 @@ fn rules_beyond_the_cap_share_a_label() {
     }
     let counted = bench.counted();
     let decided = |rule: &str| {
-        counted.get(&format!(r#"rule_decided_total{{mode="enforce",rule="{rule}",verdict="reject"}}"#))
+        counted.get(&format!(
+            r#"rule_decided_total{{mode="enforce",rule="{rule}",verdict="reject"}}"#
+        ))
     };
     assert_eq!(decided("r0"), Some(&1.0));
     assert_eq!(decided("r1999"), Some(&1.0));
     assert_eq!(decided("__other__"), Some(&2.0));
     let text = bench.metrics.render();
-    let lines = text.lines().filter(|line| line.starts_with("crawlgate_rule_matched_total{")).count();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("crawlgate_rule_matched_total{"))
+        .count();
     assert_eq!(lines, RULE_LABELS + 1);
-    assert_eq!((policy.counts(1_999).map(|c| c.rejected), policy.counts(2_000)), (Some(1), None));
+    assert_eq!(
+        (
+            policy.counts(1_999).map(|c| c.rejected),
+            policy.counts(2_000)
+        ),
+        (Some(1), None)
+    );
     drop(policy);
     bench.hand.advance(KEEP);
     assert!(!bench.metrics.render().contains("__other__"));
@@ -674,16 +851,37 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
     let ids = ["group", "filter", "off"].map(|id| RuleId::new(id).unwrap());
     let kinds = [RuleKind::Group, RuleKind::Filter, RuleKind::Group];
     let modes = [RuleMode::Enforce, RuleMode::Enforce, RuleMode::Disabled];
-    let rules = ids.iter().zip(modes).zip(kinds).map(|((id, mode), kind)| (id, mode, kind));
-    let policy = bench.metrics.policy_loaded("acme", "00000001", rules, &bench.clock);
+    let rules = ids
+        .iter()
+        .zip(modes)
+        .zip(kinds)
+        .map(|((id, mode), kind)| (id, mode, kind));
+    let policy = bench
+        .metrics
+        .policy_loaded("acme", "00000001", rules, &bench.clock);
     let shown = |rule: &str, verdict: &str| {
         let labels = format!(r#"mode="enforce",rule="{rule}",verdict="{verdict}""#);
         bench.value(&format!("crawlgate_rule_decided_total{{{labels}}}"))
     };
-    assert_eq!((shown("group", "allow"), shown("group", "reject")), (Some(0.0), Some(0.0)));
-    assert_eq!((shown("filter", "allow"), shown("filter", "reject")), (None, Some(0.0)), "a filter refuses");
-    let never = RuleCounts { matched: 0, allowed: 0, rejected: 0, last_match: None };
-    assert_eq!((policy.counts(0), policy.counts(2), policy.counts(3)), (Some(never), None, None));
+    assert_eq!(
+        (shown("group", "allow"), shown("group", "reject")),
+        (Some(0.0), Some(0.0))
+    );
+    assert_eq!(
+        (shown("filter", "allow"), shown("filter", "reject")),
+        (None, Some(0.0)),
+        "a filter refuses"
+    );
+    let never = RuleCounts {
+        matched: 0,
+        allowed: 0,
+        rejected: 0,
+        last_match: None,
+    };
+    assert_eq!(
+        (policy.counts(0), policy.counts(2), policy.counts(3)),
+        (Some(never), None, None)
+    );
 
     bench.hand.advance(Duration::from_millis(90_400));
     let (at, decided) = (bench.clock.wall(), [Some(0), None, None]);
@@ -708,10 +906,29 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
     bench.hand.jump(-3_600);
     let at = at - Duration::from_millis(3_600_400);
     let counts = |rule| policy.counts(rule).unwrap();
-    assert_eq!(counts(0), RuleCounts { matched: 4, allowed: 1, rejected: 0, last_match: Some(at) });
-    assert_eq!(counts(1), RuleCounts { matched: 1, allowed: 1, rejected: 1, last_match: Some(at) });
+    assert_eq!(
+        counts(0),
+        RuleCounts {
+            matched: 4,
+            allowed: 1,
+            rejected: 0,
+            last_match: Some(at)
+        }
+    );
+    assert_eq!(
+        counts(1),
+        RuleCounts {
+            matched: 1,
+            allowed: 1,
+            rejected: 1,
+            last_match: Some(at)
+        }
+    );
     assert_eq!((counts(0).decided(), counts(1).decided()), (1, 2));
-    assert_eq!((shown("filter", "allow"), shown("filter", "reject")), (Some(1.0), Some(1.0)));
+    assert_eq!(
+        (shown("filter", "allow"), shown("filter", "reject")),
+        (Some(1.0), Some(1.0))
+    );
     drop(policy);
     bench.hand.advance(KEEP);
     assert!(!bench.metrics.render().contains("rule=\"filter\""));

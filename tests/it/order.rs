@@ -25,11 +25,20 @@ struct Queue {
 impl Queue {
     fn new(order: Order) -> Self {
         let now = Clock::manual().0.now();
-        Self { line: Line::default(), order, now, next: 0, waiting: HashMap::new() }
+        Self {
+            line: Line::default(),
+            order,
+            now,
+            next: 0,
+            waiting: HashMap::new(),
+        }
     }
 
     fn join(&mut self, class: Class, crawler: &'static str) -> Ticket {
-        let ticket = Ticket { number: self.next, drawn: self.now };
+        let ticket = Ticket {
+            number: self.next,
+            drawn: self.now,
+        };
         self.next += 1;
         self.join_again(ticket, class, crawler);
         ticket
@@ -43,8 +52,17 @@ impl Queue {
 
     fn join_again(&mut self, ticket: Ticket, class: Class, crawler: &'static str) {
         let named = Crawler::new(&Slug::new(crawler).unwrap());
-        self.line.join(ticket, &named, Rank { class, order: self.order }, ());
-        self.waiting.insert(ticket.number, (class, crawler, ticket.drawn));
+        self.line.join(
+            ticket,
+            &named,
+            Rank {
+                class,
+                order: self.order,
+            },
+            (),
+        );
+        self.waiting
+            .insert(ticket.number, (class, crawler, ticket.drawn));
     }
 
     fn leave(&mut self, number: u64) {
@@ -67,8 +85,12 @@ impl Queue {
     }
 
     fn of(&self, class: Class) -> Vec<u64> {
-        let mut numbers: Vec<u64> =
-            self.waiting.iter().filter(|(_, (own, ..))| *own == class).map(|(number, _)| *number).collect();
+        let mut numbers: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, (own, ..))| *own == class)
+            .map(|(number, _)| *number)
+            .collect();
         numbers.sort_unstable();
         numbers
     }
@@ -106,7 +128,11 @@ fn after_each_round_every_class_has_its_exact_share() {
         *granted.entry(class).or_default() += 1;
         if grant % ROUND == 0 {
             for class in Class::ALL {
-                assert_eq!(granted[&class], grant / ROUND * class.weight(), "{class:?} after {grant}");
+                assert_eq!(
+                    granted[&class],
+                    grant / ROUND * class.weight(),
+                    "{class:?} after {grant}"
+                );
             }
         }
     }
@@ -141,7 +167,10 @@ fn who_leaves_distorts_nothing() {
         let mut passers_by = 1_000_000;
         for number in 0..400 {
             let (class, crawler) = (Class::ALL[rng.usize(..6)], any_crawler(&mut rng));
-            let ticket = Ticket { number, drawn: calm.now };
+            let ticket = Ticket {
+                number,
+                drawn: calm.now,
+            };
             calm.join_again(ticket, class, crawler);
             busy.join_again(ticket, class, crawler);
         }
@@ -149,7 +178,10 @@ fn who_leaves_distorts_nothing() {
             let passing: Vec<u64> = (0..rng.u64(0..4)).map(|some| passers_by + some).collect();
             passers_by += 4;
             for number in &passing {
-                let ticket = Ticket { number: *number, drawn: busy.now };
+                let ticket = Ticket {
+                    number: *number,
+                    drawn: busy.now,
+                };
                 busy.join_again(ticket, Class::ALL[rng.usize(..6)], any_crawler(&mut rng));
                 busy.best();
             }
@@ -194,8 +226,11 @@ fn crowded(rng: &mut Rng, ages: bool, seconds: u32) -> Vec<(Class, Duration)> {
     }
     for _ in 0..seconds {
         while queue.waiting.len() < 40 {
-            let class =
-                if queue.of(Class::User).len() < 20 { Class::User } else { Class::ALL[rng.usize(..6)] };
+            let class = if queue.of(Class::User).len() < 20 {
+                Class::User
+            } else {
+                Class::ALL[rng.usize(..6)]
+            };
             queue.join(class, any_crawler(rng));
         }
         let (_, class, waited) = queue.grant();
@@ -214,9 +249,17 @@ fn in_strict_order_with_ageing_nobody_starves() {
     for seed in 0..8 {
         let went = crowded(&mut Rng::with_seed(seed), true, 3_000);
         for class in Class::ALL {
-            let waits = went.iter().filter(|(own, _)| *own == class).map(|(_, waited)| *waited);
-            let longest = waits.max().unwrap_or_else(|| panic!("no {class:?} in seed {seed}"));
-            assert!(longest <= most, "seed {seed}: a {class:?} has waited for {longest:?}");
+            let waits = went
+                .iter()
+                .filter(|(own, _)| *own == class)
+                .map(|(_, waited)| *waited);
+            let longest = waits
+                .max()
+                .unwrap_or_else(|| panic!("no {class:?} in seed {seed}"));
+            assert!(
+                longest <= most,
+                "seed {seed}: a {class:?} has waited for {longest:?}"
+            );
         }
     }
 }
@@ -231,7 +274,13 @@ fn without_time_strict_order_is_strict() {
 fn a_waiter_rises_by_one_class_each_half_minute() {
     let mut queue = Queue::new(Order::Strict);
     let low = queue.join(Class::Refresh, "ant").number;
-    for class in [Class::Follow, Class::IndexFollow, Class::Index, Class::Redir, Class::User] {
+    for class in [
+        Class::Follow,
+        Class::IndexFollow,
+        Class::Index,
+        Class::Redir,
+        Class::User,
+    ] {
         let above = queue.join(class, "bee").number;
         queue.now += RISES_EVERY - SECOND;
         assert_eq!(queue.best(), above);
@@ -243,7 +292,10 @@ fn a_waiter_rises_by_one_class_each_half_minute() {
         queue.leave(level);
     }
     // One that was away in between has risen in the meantime.
-    let ticket = Ticket { number: low, drawn: queue.now - 5 * RISES_EVERY };
+    let ticket = Ticket {
+        number: low,
+        drawn: queue.now - 5 * RISES_EVERY,
+    };
     queue.leave(low);
     queue.join(Class::Redir, "bee");
     queue.join_again(ticket, Class::Refresh, "ant");
@@ -256,7 +308,9 @@ fn a_line_takes_the_order_of_whoever_has_waited_longest() {
     let strict = queue.join(Class::Refresh, "ant").number;
     queue.order = Order::Weighted;
     queue.now += 2 * RISES_EVERY;
-    let low: Vec<u64> = (0..3).map(|_| queue.join(Class::Follow, "bee").number).collect();
+    let low: Vec<u64> = (0..3)
+        .map(|_| queue.join(Class::Follow, "bee").number)
+        .collect();
     assert_eq!(queue.best(), strict, "it has risen highest");
     queue.leave(strict);
     queue.order = Order::Strict;
@@ -277,7 +331,9 @@ fn those_ahead_are_those_that_go_before() {
     for _ in 0..200 {
         queue.join(Class::ALL[rng.usize(..6)], any_crawler(&mut rng));
     }
-    let told: HashMap<u64, usize> = (0..200).map(|number| (number, queue.line.ahead(number))).collect();
+    let told: HashMap<u64, usize> = (0..200)
+        .map(|number| (number, queue.line.ahead(number)))
+        .collect();
     for place in 0..200 {
         let number = queue.grant().0;
         assert_eq!(told[&number], place, "{number}");

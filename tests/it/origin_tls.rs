@@ -77,7 +77,10 @@ struct Answer {
 impl Answer {
     fn field(&self, name: &str) -> &str {
         let fields = self.head.lines().filter_map(|line| line.split_once(": "));
-        fields.into_iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+        fields
+            .into_iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
     }
 }
 
@@ -100,7 +103,11 @@ fn try_get(proxy: SocketAddr, url: &str) -> Option<Answer> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+    Some(Answer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
 }
 
 /// How TLS with an origin must have failed.
@@ -115,7 +122,11 @@ struct Failure {
 
 /// A certificate that is not to be trusted.
 fn untrusted(words: &'static str) -> Failure {
-    Failure { status: 502, error: "tls_certificate_error", words }
+    Failure {
+        status: 502,
+        error: "tls_certificate_error",
+        words,
+    }
 }
 
 #[track_caller]
@@ -129,19 +140,34 @@ fn check_failed(answer: &Answer, want: Failure, case: &str) {
     ] {
         assert_eq!(answer.field(name), value, "{case}: {name}: {answer:?}");
     }
-    let told = format!("\"crawlgate\"; error={}; details=\"upstream_tls; {}\"", want.error, want.words);
+    let told = format!(
+        "\"crawlgate\"; error={}; details=\"upstream_tls; {}\"",
+        want.error, want.words
+    );
     assert_eq!(answer.field("proxy-status"), told, "{case}");
     assert!(answer.body.contains(want.words), "{case}: {}", answer.body);
-    assert!(!answer.body.contains(SECRET) && !answer.body.contains("EVIL"), "{case}: {}", answer.body);
+    assert!(
+        !answer.body.contains(SECRET) && !answer.body.contains("EVIL"),
+        "{case}: {}",
+        answer.body
+    );
 }
 
 /// A metric without labels, or with these.
 fn metric(gate: &Gate, name: &str) -> f64 {
     let mut socket = TcpStream::connect(gate.admin).unwrap();
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin);
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        gate.admin
+    );
     socket.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .unwrap_or_else(|| panic!("no {name}"))
+        .parse()
+        .unwrap()
 }

@@ -24,7 +24,10 @@ use model::{Node, World};
 
 /// How many policies each test makes; `POLICIES=100000 cargo test --release` makes more.
 fn policies() -> u64 {
-    std::env::var("POLICIES").ok().and_then(|number| number.parse().ok()).unwrap_or(10_000)
+    std::env::var("POLICIES")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(10_000)
 }
 
 fn compiled(document: &Json) -> Policy {
@@ -32,35 +35,51 @@ fn compiled(document: &Json) -> Policy {
     match compile::load(&files, "policy.yaml") {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
-            panic!("{document:#}\n{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+            panic!(
+                "{document:#}\n{}",
+                problems
+                    .iter()
+                    .map(|p| format!("{p}\n"))
+                    .collect::<String>()
+            )
         }
     }
 }
 
 fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
-    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
+    let facts =
+        CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     facts.with_facts(|facts| policy.decide(facts))
 }
 
 /// The decision in the oracle's words.
 fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said {
     let options = policy.options_json(trail);
-    let of = |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
+    let of =
+        |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
     oracle::Said {
         rejects: decision.rejects(),
-        stage: model::STAGES.iter().position(|s| *s == decision.stage.as_str()).unwrap(),
+        stage: model::STAGES
+            .iter()
+            .position(|s| *s == decision.stage.as_str())
+            .unwrap(),
         cause: match decision.cause {
             Cause::Rule(rule) => policy.rule_id(rule).map(str::to_owned),
             Cause::Default => None,
         },
         logged: decision.logged,
-        options: ["disposition", "html_only", "max_depth"].into_iter().filter_map(of).collect(),
+        options: ["disposition", "html_only", "max_depth"]
+            .into_iter()
+            .filter_map(of)
+            .collect(),
     }
 }
 
 /// Options that nobody set have the built-in default, which the oracle does not know.
 fn with_defaults(mut said: oracle::Said) -> oracle::Said {
-    said.options.entry("html_only".into()).or_insert(json!(false));
+    said.options
+        .entry("html_only".into())
+        .or_insert(json!(false));
     said
 }
 
@@ -109,19 +128,33 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
 /// before every fact was known.
 fn is_early(rules: &[Node], said: &oracle::Said) -> bool {
     let stage = |id: &str| stage_of(rules, id, 0);
-    said.cause.as_deref().and_then(stage).is_some_and(|stage| said.stage < stage)
+    said.cause
+        .as_deref()
+        .and_then(stage)
+        .is_some_and(|stage| said.stage < stage)
 }
 
 /// The stage at which all facts of a rule and of the groups around it are known.
 fn stage_of(rules: &[Node], id: &str, above: usize) -> Option<usize> {
     rules.iter().find_map(|rule| {
-        let own = rule.cond().and_then(model::Cond::stage).unwrap_or(0).max(above);
-        if rule.id == id { Some(own) } else { stage_of(rule.children(), id, own) }
+        let own = rule
+            .cond()
+            .and_then(model::Cond::stage)
+            .unwrap_or(0)
+            .max(above);
+        if rule.id == id {
+            Some(own)
+        } else {
+            stage_of(rule.children(), id, own)
+        }
     })
 }
 
 fn report(spread: &Spread, rejected: u64, early: u64) {
-    println!("{rejected} rejections, {early} of them early ({}%)", early * 100 / rejected);
+    println!(
+        "{rejected} rejections, {early} of them early ({}%)",
+        early * 100 / rejected
+    );
     for (what, count) in spread {
         println!("{count:>8}  {what}");
     }
@@ -141,18 +174,36 @@ fn an_early_answer_never_contradicts_the_full_one() {
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         let world = generator.world();
-        let asked = World { address: None, response: None, document: None, ..world.clone() };
+        let asked = World {
+            address: None,
+            response: None,
+            document: None,
+            ..world.clone()
+        };
         let decision = decide(&policy, &asked.to_json());
         let (Verdict::Reject(_), Cause::Rule(rule)) = (decision.1.verdict, decision.1.cause) else {
             continue;
         };
         let id = policy.rule_id(rule).unwrap();
         for _ in 0..8 {
-            let World { address, response, document: seen, .. } = generator.world();
-            let full = World { address, response, document: seen, ..world.clone() };
+            let World {
+                address,
+                response,
+                document: seen,
+                ..
+            } = generator.world();
+            let full = World {
+                address,
+                response,
+                document: seen,
+                ..world.clone()
+            };
             if let Some(hits) = oracle::hits_in_full(&rules, id, &full) {
                 checked += 1;
-                assert!(hits, "{id} rejected early and does not hit in full\n{document:#}\n{full:#?}");
+                assert!(
+                    hits,
+                    "{id} rejected early and does not hit in full\n{document:#}\n{full:#?}"
+                );
             }
             let again = decide(&policy, &full.to_json());
             assert_eq!(again.1, decision.1, "{document:#}\n{full:#?}");
@@ -177,7 +228,10 @@ fn a_disabled_rule_equals_an_absent_one() {
         let (policy, pruned) = (compiled(&made.to_json()), compiled(&without.to_json()));
         for _ in 0..4 {
             let world = generator.world();
-            let (with, without) = (decide(&policy, &world.to_json()), decide(&pruned, &world.to_json()));
+            let (with, without) = (
+                decide(&policy, &world.to_json()),
+                decide(&pruned, &world.to_json()),
+            );
             let (with, without) = (said(&policy, &with), said(&pruned, &without));
             assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
         }
@@ -194,27 +248,37 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
         let document = generator.made().to_json();
         let policy = compiled(&document);
         let seen = generator.world();
-        let facts =
-            json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
+        let facts = json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
         let (_, decision) = decide(&policy, &facts);
         let expected = match decision.verdict {
             Verdict::Admit => Some(false),
             Verdict::Reject(_) => Some(true),
             Verdict::Undecided => None,
         };
-        *verdicts.entry(["admit", "reject", "undecided"][expected.map_or(2, usize::from)]).or_default() += 1;
+        *verdicts
+            .entry(["admit", "reject", "undecided"][expected.map_or(2, usize::from)])
+            .or_default() += 1;
         let Some(rejects) = expected else { continue };
         for _ in 0..8 {
-            let inner =
-                World { crawler: seen.crawler.clone(), ..generator.world_on("https", &seen.host, 443) };
+            let inner = World {
+                crawler: seen.crawler.clone(),
+                ..generator.world_on("https", &seen.host, 443)
+            };
             let (_, inside) = decide(&policy, &inner.to_json());
             // A blind tunnel knows no depth, and `max_depth` has no effect without one.
             if inside.reason() == Reason::TooDeep {
                 continue;
             }
-            assert_eq!(inside.rejects(), rejects, "tunnel: {decision:?}\n{document:#}\n{inner:#?}");
+            assert_eq!(
+                inside.rejects(),
+                rejects,
+                "tunnel: {decision:?}\n{document:#}\n{inner:#?}"
+            );
         }
     }
     println!("tunnels: {verdicts:?}");
-    assert!(verdicts.values().all(|count| *count > 40) && verdicts.len() == 3, "{verdicts:?}");
+    assert!(
+        verdicts.values().all(|count| *count > 40) && verdicts.len() == 3,
+        "{verdicts:?}"
+    );
 }

@@ -66,18 +66,35 @@ impl Client {
     }
 
     pub(crate) fn ask(&mut self, head: &str) -> Answer {
-        self.0.get_mut().write_all(head.as_bytes()).expect("it reads");
+        self.0
+            .get_mut()
+            .write_all(head.as_bytes())
+            .expect("it reads");
         self.answer()
     }
 
     pub(crate) fn answer(&mut self) -> Answer {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            assert_ne!(self.0.read_line(&mut head).expect("it answers"), 0, "closed behind {head:?}");
+            assert_ne!(
+                self.0.read_line(&mut head).expect("it answers"),
+                0,
+                "closed behind {head:?}"
+            );
         }
-        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
-        let mut answer = Answer { status, head, body: String::new() };
-        let length = answer.field("content-length").map_or(0, |l| l.parse().expect("a length"));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .expect("a status");
+        let mut answer = Answer {
+            status,
+            head,
+            body: String::new(),
+        };
+        let length = answer
+            .field("content-length")
+            .map_or(0, |l| l.parse().expect("a length"));
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).expect("the whole body");
         answer.body = String::from_utf8(body).expect("text");
@@ -90,8 +107,10 @@ impl Client {
 }
 
 pub(crate) fn admin(gate: &Gate, line: &str) -> Answer {
-    Client::new(gate.admin)
-        .ask(&format!("{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin))
+    Client::new(gate.admin).ask(&format!(
+        "{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
+        gate.admin
+    ))
 }
 
 /// An origin that answers every request.
@@ -135,29 +154,50 @@ fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
     let mut client = Client::new(gate.proxy);
     let mut rule = || {
         let answer = client.get("http://127.0.0.1:9/refused");
-        (answer.status, answer.field("crawl-rule").map(str::to_owned).unwrap_or_default())
+        (
+            answer.status,
+            answer
+                .field("crawl-rule")
+                .map(str::to_owned)
+                .unwrap_or_default(),
+        )
     };
     assert_eq!(rule(), (451, "one".into()));
     gate.write("policy.yaml", &policy("two", "gone"));
     gate.signal("HUP");
     until("the new policy decides", || rule() == (410, "two".into()));
 
-    gate.write("policy.yaml", "policy: 1\nname: three\nrules: [{ id: x, forbid: { pathh: /refused } }]\n");
+    gate.write(
+        "policy.yaml",
+        "policy: 1\nname: three\nrules: [{ id: x, forbid: { pathh: /refused } }]\n",
+    );
     gate.signal("HUP");
-    let failed =
-        || admin(&gate, "GET /metrics").body.contains("crawlgate_policy_reloads_total{result=\"failure\"} 1");
+    let failed = || {
+        admin(&gate, "GET /metrics")
+            .body
+            .contains("crawlgate_policy_reloads_total{result=\"failure\"} 1")
+    };
     until("the failure is counted", failed);
     assert_eq!(rule(), (410, "two".into()));
     let metrics = admin(&gate, "GET /metrics").body;
     assert!(metrics.contains("\ncrawlgate_policy_last_reload_success 0\n"));
-    until("the log names the mistake", || gate.said().contains("pathh"));
+    until("the log names the mistake", || {
+        gate.said().contains("pathh")
+    });
     let warns = |ready: &Answer| ready.status == 200 && ready.body.contains("warn policy: two@");
     until("readiness warns", || warns(&admin(&gate, "GET /readyz")));
 
     gate.write("policy.yaml", &policy("two", "gone"));
     let answer = admin(&gate, "POST /api/v1/reload");
-    assert_eq!((answer.status, &answer.json()["result"]), (200, &"unchanged".into()));
-    assert!(admin(&gate, "GET /metrics").body.contains("\ncrawlgate_policy_last_reload_success 1\n"));
+    assert_eq!(
+        (answer.status, &answer.json()["result"]),
+        (200, &"unchanged".into())
+    );
+    assert!(
+        admin(&gate, "GET /metrics")
+            .body
+            .contains("\ncrawlgate_policy_last_reload_success 1\n")
+    );
 }
 
 #[test]
@@ -167,20 +207,38 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
     gate.write("policy.yaml", &(policy("two", "deny") + case));
     let answer = admin(&gate, "POST /api/v1/reload");
     assert_eq!(answer.status, 422, "{}", answer.body);
-    assert_eq!(answer.field("content-type"), Some("application/problem+json"));
-    let problems = answer.json()["problems"].as_array().cloned().unwrap_or_default();
-    let error = problems.iter().find(|problem| problem["severity"] == "error").expect("an error");
+    assert_eq!(
+        answer.field("content-type"),
+        Some("application/problem+json")
+    );
+    let problems = answer.json()["problems"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let error = problems
+        .iter()
+        .find(|problem| problem["severity"] == "error")
+        .expect("an error");
     let message = error["message"].as_str().unwrap_or_default();
     assert!(message.contains("http://h.example/refused"), "{message}");
 
     gate.write("policy.yaml", &policy("three", "deny"));
     let before = admin(&gate, "GET /api/v1/policy").json();
     let answer = admin(&gate, "POST /api/v1/reload").json();
-    assert_eq!((&answer["result"], &answer["before"]), (&"loaded".into(), &before["revision"]));
+    assert_eq!(
+        (&answer["result"], &answer["before"]),
+        (&"loaded".into(), &before["revision"])
+    );
     Client::new(gate.proxy).get("http://127.0.0.1:9/refused");
     let after = admin(&gate, "GET /api/v1/policy").json();
-    assert_eq!((&after["name"], &after["rules"][0]["id"]), (&"three".into(), &"three".into()));
-    assert_eq!((&after["rules"][0]["matched"], &after["rules"][0]["decided"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&after["name"], &after["rules"][0]["id"]),
+        (&"three".into(), &"three".into())
+    );
+    assert_eq!(
+        (&after["rules"][0]["matched"], &after["rules"][0]["decided"]),
+        (&1.into(), &1.into())
+    );
     assert_eq!(after["last_reload"]["result"], "loaded");
 }
 
@@ -192,9 +250,15 @@ fn what_is_doubtful_in_a_reloaded_policy_is_said() {
         &policy("two", "deny").replace("path: [/refused, /two]", "crawler: nobody-knows"),
     );
     let answer = admin(&gate, "POST /api/v1/reload").json();
-    assert_eq!((&answer["result"], &answer["policy"]), (&"loaded".into(), &"two".into()));
+    assert_eq!(
+        (&answer["result"], &answer["policy"]),
+        (&"loaded".into(), &"two".into())
+    );
     let problems = answer["problems"].as_array().expect("a list");
-    let doubt = problems.iter().find(|problem| problem["found"] == "nobody-knows").expect("a warning");
+    let doubt = problems
+        .iter()
+        .find(|problem| problem["found"] == "nobody-knows")
+        .expect("a warning");
     assert_eq!(doubt["severity"], "warning");
     until("the log says it", || gate.said().contains("nobody-knows"));
     let shown = admin(&gate, "GET /api/v1/policy").json();
@@ -206,20 +270,31 @@ fn what_is_doubtful_in_a_reloaded_policy_is_said() {
 fn changed_files_reload_by_themselves() {
     let gate = Gate::start(CONFIG, &policy("one", "deny"));
     let mut client = Client::new(gate.proxy);
-    let mut rule = || client.get("http://127.0.0.1:9/refused").field("crawl-rule").map(str::to_owned);
+    let mut rule = || {
+        client
+            .get("http://127.0.0.1:9/refused")
+            .field("crawl-rule")
+            .map(str::to_owned)
+    };
     let next = gate.write("next", &policy("two", "deny"));
     std::fs::rename(&next, next.with_file_name("policy.yaml")).expect("a rename");
-    until("a renamed file is seen", || rule().as_deref() == Some("two"));
+    until("a renamed file is seen", || {
+        rule().as_deref() == Some("two")
+    });
     // A list beside it is a file of the policy too.
     gate.write("blocked.txt", "other.example\n");
     let listed = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                   lists: { blocked: { kind: domains, file: blocked.txt } }\n\
                   rules: [{ id: first, forbid: { path: /refused } }, { id: listed, forbid: { in: blocked } }]\n";
     gate.write("policy.yaml", listed);
-    until("the list's policy is seen", || rule().as_deref() == Some("first"));
+    until("the list's policy is seen", || {
+        rule().as_deref() == Some("first")
+    });
     let mut client = Client::new(gate.proxy);
     gate.write("blocked.txt", "other.example\nh.invalid\n");
-    until("the list is seen", || client.get("http://h.invalid/").field("crawl-rule") == Some("listed"));
+    until("the list is seen", || {
+        client.get("http://h.invalid/").field("crawl-rule") == Some("listed")
+    });
 }
 
 #[test]
@@ -229,10 +304,19 @@ fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
         std::fs::remove_file(directory.join("policy.yaml")).expect("it is there");
     });
     let answer = admin(&gate, "POST /api/v1/reload");
-    assert_eq!((answer.status, &answer.json()["policy"]), (200, &"builtin".into()));
+    assert_eq!(
+        (answer.status, &answer.json()["policy"]),
+        (200, &"builtin".into())
+    );
     assert_eq!(answer.json()["result"], "unchanged");
-    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("policy.path")));
-    until("the log says so", || gate.said().contains("no file stands behind it"));
+    assert!(
+        answer.json()["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("policy.path"))
+    );
+    until("the log says so", || {
+        gate.said().contains("no file stands behind it")
+    });
 }
 
 /// As many ask at once as like: each gets its answer, and few attempts are made for all.
@@ -246,8 +330,10 @@ fn a_crowd_that_asks_for_reloads_is_answered() {
     let askers: Vec<_> = (0..40)
         .map(|_| {
             let mut client = Client::new(gate.admin);
-            let head =
-                format!("POST /api/v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", gate.admin);
+            let head = format!(
+                "POST /api/v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
+                gate.admin
+            );
             std::thread::spawn(move || client.ask(&head).json())
         })
         .collect();
@@ -265,7 +351,10 @@ fn a_crowd_that_asks_for_reloads_is_answered() {
 #[test]
 fn requests_under_reloads_are_each_judged_by_one_policy() {
     let turns = [policy("one", "deny"), policy("two", "gone")];
-    let gate = Gate::start(&format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"), &turns[0]);
+    let gate = Gate::start(
+        &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
+        &turns[0],
+    );
     let (site, done) = (origin(), Arc::new(AtomicBool::new(false)));
     let clients: Vec<_> = (0..4)
         .map(|_| {
@@ -286,12 +375,21 @@ fn requests_under_reloads_are_each_judged_by_one_policy() {
         }
     }
     done.store(true, Ordering::Relaxed);
-    let seen: Vec<[BTreeSet<String>; 2]> =
-        clients.into_iter().map(|c| c.join().expect("no request failed")).collect();
+    let seen: Vec<[BTreeSet<String>; 2]> = clients
+        .into_iter()
+        .map(|c| c.join().expect("no request failed"))
+        .collect();
     let revisions = seen.iter().flatten().all(|policies| policies.len() == 1);
-    assert!(revisions, "each client met both policies, each with one revision: {seen:?}");
+    assert!(
+        revisions,
+        "each client met both policies, each with one revision: {seen:?}"
+    );
     let metrics = admin(&gate, "GET /metrics").body;
-    for (result, count) in [("success", RELOADS + 1), ("failure", RELOADS / 10), ("unchanged", 0)] {
+    for (result, count) in [
+        ("success", RELOADS + 1),
+        ("failure", RELOADS / 10),
+        ("unchanged", 0),
+    ] {
         let line = format!("crawlgate_policy_reloads_total{{result=\"{result}\"}} {count}\n");
         assert!(metrics.contains(&line), "{line}");
     }
@@ -305,13 +403,27 @@ fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeS
             let answer = client.get(&format!("http://{site}{path}"));
             let Some(name) = answer.field("crawl-policy") else {
                 assert_ne!(path, "/refused");
-                assert_eq!((answer.status, answer.body.as_str()), (200, "ok"), "{}", answer.head);
+                assert_eq!(
+                    (answer.status, answer.body.as_str()),
+                    (200, "ok"),
+                    "{}",
+                    answer.head
+                );
                 continue;
             };
             let at = usize::from(name.starts_with("two@"));
-            assert!(path == "/refused" || path == ["/one", "/two"][at], "{path}: {}", answer.head);
+            assert!(
+                path == "/refused" || path == ["/one", "/two"][at],
+                "{path}: {}",
+                answer.head
+            );
             assert_eq!(answer.status, [451, 410][at], "{}", answer.head);
-            assert_eq!(answer.field("crawl-rule"), Some(["one", "two"][at]), "{}", answer.head);
+            assert_eq!(
+                answer.field("crawl-rule"),
+                Some(["one", "two"][at]),
+                "{}",
+                answer.head
+            );
             seen[at].insert(name.to_owned());
         }
         // Leaves the machine to the reloads.
@@ -335,19 +447,34 @@ fn systemd_is_told() {
         command.env("NOTIFY_SOCKET", &path);
     });
     let ready = told();
-    assert!(ready.contains("READY=1") && ready.contains("STATUS=policy one@"), "{ready}");
+    assert!(
+        ready.contains("READY=1") && ready.contains("STATUS=policy one@"),
+        "{ready}"
+    );
     gate.write("policy.yaml", &policy("two", "deny"));
     gate.signal("HUP");
     let reloading = told();
-    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert!(
+        reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="),
+        "{reloading}"
+    );
     let ready = told();
-    assert!(ready.contains("READY=1") && ready.contains("STATUS=policy two@"), "{ready}");
+    assert!(
+        ready.contains("READY=1") && ready.contains("STATUS=policy two@"),
+        "{ready}"
+    );
     gate.write("policy.yaml", "policy: 1\nrules: no\n");
     gate.signal("HUP");
     assert!(told().contains("RELOADING=1"));
     let ready = told();
-    assert!(ready.contains("READY=1") && ready.contains("two@"), "{ready}");
-    assert!(ready.contains(" stays in force: the last reload found 3 errors"), "{ready}");
+    assert!(
+        ready.contains("READY=1") && ready.contains("two@"),
+        "{ready}"
+    );
+    assert!(
+        ready.contains(" stays in force: the last reload found 3 errors"),
+        "{ready}"
+    );
     gate.signal("TERM");
     assert!(told().contains("STOPPING=1"));
     assert_eq!(gate.ended(), Some(0));
@@ -361,7 +488,9 @@ fn systemd_hears_that_it_is_alive() {
     let socket = UnixDatagram::bind_addr(&address).expect("a socket");
     socket.set_read_timeout(Some(LONG)).expect("a socket");
     let _gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
-        command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "100000");
+        command
+            .env("NOTIFY_SOCKET", format!("@{name}"))
+            .env("WATCHDOG_USEC", "100000");
     });
     let mut alive = 0;
     while alive < 3 {

@@ -25,26 +25,40 @@ struct Schema {
 impl Schema {
     fn of(schema: Json) -> Self {
         let (mut all, mut compiler) = (Schemas::new(), Compiler::new());
-        compiler.add_resource("http://schema.invalid/", schema).unwrap();
-        let index = compiler.compile("http://schema.invalid/", &mut all).unwrap();
+        compiler
+            .add_resource("http://schema.invalid/", schema)
+            .unwrap();
+        let index = compiler
+            .compile("http://schema.invalid/", &mut all)
+            .unwrap();
         Self { all, index }
     }
 
     /// What is wrong with a text; `None` if nothing is.
     fn mistake(&self, yaml: &str) -> Option<String> {
         let value: Json = serde_saphyr::from_str(yaml).ok()?;
-        self.all.validate(&value, self.index).err().map(|mistake| format!("{mistake:#}"))
+        self.all
+            .validate(&value, self.index)
+            .err()
+            .map(|mistake| format!("{mistake:#}"))
     }
 }
 
 #[test]
 fn what_is_written_down_is_what_the_program_prints() {
-    for (path, schema) in [(POLICY, source::json_schema()), (CONFIG, file::json_schema())] {
+    for (path, schema) in [
+        (POLICY, source::json_schema()),
+        (CONFIG, file::json_schema()),
+    ] {
         let text = format!("{schema:#}\n");
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             fs::write(path, &text).unwrap();
         }
-        assert_eq!(fs::read_to_string(path).unwrap_or_default(), text, "{path}: run it with UPDATE_EXPECT=1");
+        assert_eq!(
+            fs::read_to_string(path).unwrap_or_default(),
+            text,
+            "{path}: run it with UPDATE_EXPECT=1"
+        );
         let what = if path == POLICY { "policy" } else { "config" };
         let said = crate::support::command::crawlgate(Path::new("."), &["schema", what], "");
         assert_eq!((said.code, said.out), (0, text));
@@ -55,8 +69,12 @@ fn what_is_written_down_is_what_the_program_prints() {
 #[test]
 fn keys_are_described_and_references_lead_somewhere() {
     for schema in [source::json_schema(), file::json_schema()] {
-        let defined: BTreeSet<String> =
-            schema["$defs"].as_object().unwrap().keys().map(|name| format!("#/$defs/{name}")).collect();
+        let defined: BTreeSet<String> = schema["$defs"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|name| format!("#/$defs/{name}"))
+            .collect();
         let (mut silent, mut lost) = (vec![], vec![]);
         walk(&schema, "", &mut |path, node| {
             if let Some(target) = node.get("$ref").and_then(Json::as_str)
@@ -64,11 +82,18 @@ fn keys_are_described_and_references_lead_somewhere() {
             {
                 lost.push(target.to_owned());
             }
-            for (key, value) in node.get("properties").and_then(Json::as_object).into_iter().flatten() {
-                let shown =
-                    value.get("description").and_then(Json::as_str).is_some_and(|text| text.ends_with('.'));
-                let pinned =
-                    value.is_boolean() || value.get("properties").is_some() && value.get("type").is_none();
+            for (key, value) in node
+                .get("properties")
+                .and_then(Json::as_object)
+                .into_iter()
+                .flatten()
+            {
+                let shown = value
+                    .get("description")
+                    .and_then(Json::as_str)
+                    .is_some_and(|text| text.ends_with('.'));
+                let pinned = value.is_boolean()
+                    || value.get("properties").is_some() && value.get("type").is_none();
                 if !shown && !pinned && value != &json!({}) && !inner(path) {
                     silent.push(format!("{path}.{key}"));
                 }
@@ -80,16 +105,27 @@ fn keys_are_described_and_references_lead_somewhere() {
 
 /// Keys of small maps inside values say enough by their names.
 fn inner(path: &str) -> bool {
-    ["if", "range", "strip_params", "replace", "schedule", "test_number", "test_address", "then"]
-        .iter()
-        .any(|part| path.split('.').any(|step| step == *part))
+    [
+        "if",
+        "range",
+        "strip_params",
+        "replace",
+        "schedule",
+        "test_number",
+        "test_address",
+        "then",
+    ]
+    .iter()
+    .any(|part| path.split('.').any(|step| step == *part))
 }
 
 fn walk(node: &Json, path: &str, visit: &mut dyn FnMut(&str, &Json)) {
     match node {
         Json::Object(entries) => {
             visit(path, node);
-            entries.iter().for_each(|(key, value)| walk(value, &format!("{path}.{key}"), visit));
+            entries
+                .iter()
+                .for_each(|(key, value)| walk(value, &format!("{path}.{key}"), visit));
         }
         Json::Array(items) => items.iter().for_each(|item| walk(item, path, visit)),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
@@ -101,10 +137,17 @@ fn files(directories: &[&str]) -> Vec<PathBuf> {
     let mut all = vec![];
     let mut open: Vec<PathBuf> = directories.iter().map(PathBuf::from).collect();
     while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+        for entry in fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+        {
             if entry.is_dir() {
                 open.push(entry);
-            } else if entry.extension().is_some_and(|extension| extension == "yaml") {
+            } else if entry
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
                 all.push(entry);
             }
         }
@@ -117,8 +160,16 @@ fn files(directories: &[&str]) -> Vec<PathBuf> {
 fn policies_that_compile_fit_and_broken_ones_do_not() {
     let schema = Schema::of(source::json_schema());
     let (mut wrong, mut good, mut caught) = (vec![], 0, 0);
-    for path in files(&["config", "tests/broken", "tests/policies", "tests/acceptance"]) {
-        let (name, text) = (path.display().to_string(), fs::read_to_string(&path).unwrap_or_default());
+    for path in files(&[
+        "config",
+        "tests/broken",
+        "tests/policies",
+        "tests/acceptance",
+    ]) {
+        let (name, text) = (
+            path.display().to_string(),
+            fs::read_to_string(&path).unwrap_or_default(),
+        );
         let kind = FileKind::of(&name.as_str().into(), &text);
         // Some of these are there to be refused.
         let broken = path.starts_with("tests/broken") || path.starts_with("tests/policies");
@@ -132,7 +183,10 @@ fn policies_that_compile_fit_and_broken_ones_do_not() {
     }
     println!("{good} fit, {caught} broken ones are caught");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(good >= 10 && caught >= 50, "{good} fit, {caught} broken ones are caught");
+    assert!(
+        good >= 10 && caught >= 50,
+        "{good} fit, {caught} broken ones are caught"
+    );
 }
 
 /// Mistakes that an editor must show while they are made.
@@ -160,14 +214,26 @@ fn the_usual_slips_are_caught() {
             true,
         ),
         ("rules: [{ when: { any: [] }, then: allow }]", false),
-        ("rules: [{ when: { host: a }, set: { politeness: { delay: 2s, jitter: none } } }]", true),
-        ("rules: [{ when: { host: a }, set: { politeness: { delay: 2 } } }]", false),
-        ("rules: [{ when: { host: a }, set: { politeness: { dealy: 2s } } }]", false),
+        (
+            "rules: [{ when: { host: a }, set: { politeness: { delay: 2s, jitter: none } } }]",
+            true,
+        ),
+        (
+            "rules: [{ when: { host: a }, set: { politeness: { delay: 2 } } }]",
+            false,
+        ),
+        (
+            "rules: [{ when: { host: a }, set: { politeness: { dealy: 2s } } }]",
+            false,
+        ),
         (
             "rules: [{ when: { host: a }, set: { meta: { team: x }, max_body: 10MiB, max_depth: null } }]",
             true,
         ),
-        ("rules: [{ when: { host: a }, set: { max_body: 10MB } }]", false),
+        (
+            "rules: [{ when: { host: a }, set: { max_body: 10MB } }]",
+            false,
+        ),
         ("rules: [{ id: 'a b', forbid: { host: a } }]", false),
         ("lists: { l: { kind: host, items: [a] } }", false),
         ("lists: { l: { kind: hosts } }", false),
@@ -180,7 +246,10 @@ fn the_usual_slips_are_caught() {
             true,
         ),
         ("cases: [{ url: 'http://a/', expect: rejct }]", false),
-        ("cases: [{ url: 'http://a/', expect: reject, reason: rul }]", false),
+        (
+            "cases: [{ url: 'http://a/', expect: reject, reason: rul }]",
+            false,
+        ),
         ("rule: []", false),
     ] {
         let mistake = schema.mistake(&format!("{head}{slip}\n"));
@@ -188,10 +257,16 @@ fn the_usual_slips_are_caught() {
     }
     for (text, fits) in [
         ("rules: [{ forbid: { host: a } }]\n", true),
-        ("policy: ../p.yaml\ncases: [{ url: 'http://a/', expect: allow }]\n", true),
+        (
+            "policy: ../p.yaml\ncases: [{ url: 'http://a/', expect: allow }]\n",
+            true,
+        ),
         ("policy: ../p.yaml\nrules: []\n", false),
         ("policy: 1\nname: a\n", false),
-        ("policy: 2\nname: a\noptions: { disposition: allow }\n", false),
+        (
+            "policy: 2\nname: a\noptions: { disposition: allow }\n",
+            false,
+        ),
         ("policy: 1\nname: a\noptions: {}\n", false),
     ] {
         assert_eq!(schema.mistake(text).is_none(), fits, "{text}");
@@ -207,28 +282,55 @@ fn the_schema_of_the_configuration_has_the_keys_that_the_reader_takes() {
         ("admin: { zzz: 0 }", "/properties/admin"),
         ("policy: { zzz: 0 }", "/properties/policy"),
         ("tls: { zzz: 0 }", "/properties/tls"),
-        ("tls: { ca: { cert: a, key: b, zzz: 0 } }", "/properties/tls/properties/ca/anyOf/0"),
+        (
+            "tls: { ca: { cert: a, key: b, zzz: 0 } }",
+            "/properties/tls/properties/ca/anyOf/0",
+        ),
         ("egress: { zzz: 0 }", "/properties/egress"),
-        ("egress: { allow_private: [{ zzz: 0 }] }", "/properties/egress/properties/allow_private/items"),
-        ("egress: { resolver: { zzz: 0 } }", "/properties/egress/properties/resolver/anyOf/1"),
+        (
+            "egress: { allow_private: [{ zzz: 0 }] }",
+            "/properties/egress/properties/allow_private/items",
+        ),
+        (
+            "egress: { resolver: { zzz: 0 } }",
+            "/properties/egress/properties/resolver/anyOf/1",
+        ),
         ("limits: { zzz: 0 }", "/properties/limits"),
         ("timeouts: { zzz: 0 }", "/properties/timeouts"),
         ("runtime: { zzz: 0 }", "/properties/runtime"),
         ("logs: { zzz: 0 }", "/properties/logs"),
-        ("logs: { rotate: { zzz: 0 } }", "/properties/logs/properties/rotate"),
+        (
+            "logs: { rotate: { zzz: 0 } }",
+            "/properties/logs/properties/rotate",
+        ),
         ("listen: { zzz: 0 }", "/properties/listen/anyOf/0/anyOf/1"),
-        ("crawlers: [{ zzz: 0 }]", "/properties/crawlers/anyOf/0/items"),
-        ("crawlers: [{ auth: { zzz: 0 } }]", "/properties/crawlers/anyOf/0/items/properties/auth"),
+        (
+            "crawlers: [{ zzz: 0 }]",
+            "/properties/crawlers/anyOf/0/items",
+        ),
+        (
+            "crawlers: [{ auth: { zzz: 0 } }]",
+            "/properties/crawlers/anyOf/0/items/properties/auth",
+        ),
         ("store: { zzz: 0 }", "/properties/store"),
         ("ledger: { zzz: 0 }", "/properties/ledger"),
-        ("ledger: { events: { zzz: 0 } }", "/properties/ledger/properties/events"),
+        (
+            "ledger: { events: { zzz: 0 } }",
+            "/properties/ledger/properties/events",
+        ),
         ("telemetry: { zzz: 0 }", "/properties/telemetry"),
-        ("telemetry: { otlp: { zzz: 0 } }", "/properties/telemetry/properties/otlp/anyOf/1"),
+        (
+            "telemetry: { otlp: { zzz: 0 } }",
+            "/properties/telemetry/properties/otlp/anyOf/1",
+        ),
     ] {
         let mut problems = Problems::new();
         ConfigFile::read(&"c".into(), text, &|_| None, &mut problems);
         let problems = problems.into_vec();
-        let unknown = problems.iter().find(|problem| problem.found.as_deref() == Some("zzz")).expect(text);
+        let unknown = problems
+            .iter()
+            .find(|problem| problem.found.as_deref() == Some("zzz"))
+            .expect(text);
         let taken: BTreeSet<&str> = unknown
             .help
             .as_deref()
@@ -253,32 +355,53 @@ fn configurations_that_are_read_fit_and_others_do_not() {
     for (text, fits) in [
         (shipped.as_str(), true),
         ("listen: 127.0.0.1:3128", true),
-        ("listen: [127.0.0.1:3128, { addr: '127.0.0.1:3129', crawler: a }]", true),
+        (
+            "listen: [127.0.0.1:3128, { addr: '127.0.0.1:3129', crawler: a }]",
+            true,
+        ),
         ("listen: '127.0.0.1:${PORT}'", true),
         ("listen: localhost", false),
         ("lisen: 127.0.0.1:3128", false),
-        ("limits: { head: 64KiB, connections: 5 }\ntimeouts: { drain: 0s }", true),
+        (
+            "limits: { head: 64KiB, connections: 5 }\ntimeouts: { drain: 0s }",
+            true,
+        ),
         ("limits: { head: 64 }", false),
         ("limits: { connections: 0 }", false),
         ("timeouts: { hed: 1s }", false),
-        ("crawlers: [{ name: a, sources: [10.0.0.0/8], may: [depth] }]", true),
+        (
+            "crawlers: [{ name: a, sources: [10.0.0.0/8], may: [depth] }]",
+            true,
+        ),
         ("crawlers: [{ sources: [10.0.0.0/8] }]", false),
         ("profile: scapy", false),
         ("store: { kind: embedded, path: x }", true),
         ("store: { kind: redis }", false),
-        ("egress: { ports: [80, 1024-65535], resolver: { servers: ['192.0.2.53:53'] } }", true),
+        (
+            "egress: { ports: [80, 1024-65535], resolver: { servers: ['192.0.2.53:53'] } }",
+            true,
+        ),
         ("egress:\nlogs: { allows: 0.5 }", true),
         ("logs: { allows: 2 }", false),
-        ("logs: { format: squid, rotate: { size: none, keep: 0 } }", true),
+        (
+            "logs: { format: squid, rotate: { size: none, keep: 0 } }",
+            true,
+        ),
         ("logs: { rotate: { size: 1MiB } }", true),
         ("logs: { rotate: { size: never } }", false),
-        ("ledger: { keep: always, queue: 5, events: { file: f, webhook: 'https://h/x', keep: 1d } }", true),
+        (
+            "ledger: { keep: always, queue: 5, events: { file: f, webhook: 'https://h/x', keep: 1d } }",
+            true,
+        ),
         ("ledger: { keep: sometimes }", false),
         ("ledger: { queue: 0 }", false),
         ("ledger: { events: { keep: 30 } }", false),
         ("telemetry: { metrics: full, otlp: none }", true),
         ("telemetry: { otlp: all }", false),
-        ("telemetry: { otlp: { endpoint: 'http://o:4318', share: 2 } }", false),
+        (
+            "telemetry: { otlp: { endpoint: 'http://o:4318', share: 2 } }",
+            false,
+        ),
         ("telemetry: { otlp: { share: 0.5 } }", false),
     ] {
         let mistake = schema.mistake(text);
@@ -298,11 +421,21 @@ fn shipped_files_name_their_schema() {
     for path in files(&["config"]) {
         let text = fs::read_to_string(&path).unwrap();
         let first = text.lines().next().unwrap_or_default();
-        let named = first.strip_prefix("# yaml-language-server: $schema=").unwrap_or_default();
+        let named = first
+            .strip_prefix("# yaml-language-server: $schema=")
+            .unwrap_or_default();
         let target = path.parent().unwrap().join(named);
-        assert!(!named.is_empty() && target.exists(), "{}: {first}", path.display());
+        assert!(
+            !named.is_empty() && target.exists(),
+            "{}: {first}",
+            path.display()
+        );
         let kind = FileKind::of(&path.display().to_string().into(), &text);
-        let expected = if kind == FileKind::Other { "crawlgate.schema.json" } else { "policy.schema.json" };
+        let expected = if kind == FileKind::Other {
+            "crawlgate.schema.json"
+        } else {
+            "policy.schema.json"
+        };
         assert_eq!(target.file_name().unwrap(), expected, "{}", path.display());
     }
 }

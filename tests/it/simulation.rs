@@ -21,24 +21,43 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const SEED: u64 = 20_261_121;
 
 /// 50 crawlers over 1,000 hosts.
-const WHOLE: Scale = Scale { crawlers: 50, sites: 1_000, time: HOUR };
+const WHOLE: Scale = Scale {
+    crawlers: 50,
+    sites: 1_000,
+    time: HOUR,
+};
 /// The same world, small.
-const SMALL: Scale = Scale { crawlers: 10, sites: 40, time: Duration::from_secs(600) };
+const SMALL: Scale = Scale {
+    crawlers: 10,
+    sites: 40,
+    time: Duration::from_secs(600),
+};
 
 fn seed() -> u64 {
-    std::env::var("CRAWLGATE_SIMULATION").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED)
+    std::env::var("CRAWLGATE_SIMULATION")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(SEED)
 }
 
 fn simulate(scale: Scale, seed: u64) -> Verdict {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(Crawl::run(scale, seed))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime
+        .expect("a runtime")
+        .block_on(Crawl::run(scale, seed))
 }
 
 #[test]
 fn an_hour_of_fifty_crawlers_over_a_thousand_hosts() {
     let began = Instant::now();
     let verdict = simulate(WHOLE, seed());
-    println!("{verdict}\nsimulated in {:.1} s", began.elapsed().as_secs_f64());
+    println!(
+        "{verdict}\nsimulated in {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
     verdict.assert();
 }
 

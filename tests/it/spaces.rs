@@ -15,7 +15,14 @@ const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
 fn compiled(text: &str) -> Policy {
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!("{text}\n{}", problems.iter().map(Problem::rendered).collect::<Vec<_>>().join("\n"))
+        panic!(
+            "{text}\n{}",
+            problems
+                .iter()
+                .map(Problem::rendered)
+                .collect::<Vec<_>>()
+                .join("\n")
+        )
     });
     compiled.policy
 }
@@ -24,7 +31,11 @@ fn compiled(text: &str) -> Policy {
 fn mistakes(text: &str) -> String {
     let files = MemoryFiles::new().with("p.yaml", text);
     let problems = load(&files, "p.yaml").map(|_| ()).unwrap_err();
-    problems.iter().filter(|p| p.is_error()).map(|p| format!("{p}\n")).collect()
+    problems
+        .iter()
+        .filter(|p| p.is_error())
+        .map(|p| format!("{p}\n"))
+        .collect()
 }
 
 /// The verdict in words, with the rule: `allow`, `reject old`, `reject -`; with code and intent where there is one.
@@ -77,24 +88,46 @@ spaces:
         ("anybody", "/a", "reject all"),
     ] {
         assert_eq!(
-            said(&policy, json!({ "crawler": crawler }), &format!("http://h{path}")),
+            said(
+                &policy,
+                json!({ "crawler": crawler }),
+                &format!("http://h{path}")
+            ),
             expected,
             "{crawler} {path}"
         );
     }
-    let facts =
-        CaseFacts::from_json(json!({ "url": "http://h/c", "crawler": "news-bot" }).as_object().unwrap())
-            .unwrap();
+    let facts = CaseFacts::from_json(
+        json!({ "url": "http://h/c", "crawler": "news-bot" })
+            .as_object()
+            .unwrap(),
+    )
+    .unwrap();
     let (trail, decision) = policy.decide(&facts.facts());
     assert!(decision.logged, "disallow-log of the space's options");
-    let delay = policy.option_lines(&trail).find(|line| line.path == "politeness.delay").unwrap();
-    let crawlgate::policy::options::SetBy::Space(space) = delay.set_by else { panic!("{delay:?}") };
+    let delay = policy
+        .option_lines(&trail)
+        .find(|line| line.path == "politeness.delay")
+        .unwrap();
+    let crawlgate::policy::options::SetBy::Space(space) = delay.set_by else {
+        panic!("{delay:?}")
+    };
     assert_eq!(policy.space_options(space), "spaces.news.options");
-    let lines: Vec<(String, RuleStatus)> =
-        policy.rule_lines(&trail).map(|line| (line.rule.id.to_string(), line.status)).collect();
+    let lines: Vec<(String, RuleStatus)> = policy
+        .rule_lines(&trail)
+        .map(|line| (line.rule.id.to_string(), line.status))
+        .collect();
     let of = |id: &str| lines.iter().find(|(name, _)| name == id).unwrap().1;
-    assert_eq!(of("spaces.news.rules.2"), RuleStatus::NoMatch, "a position names its space");
-    assert_eq!(of("no-gif"), RuleStatus::Parent, "a rule of another space does not run");
+    assert_eq!(
+        of("spaces.news.rules.2"),
+        RuleStatus::NoMatch,
+        "a position names its space"
+    );
+    assert_eq!(
+        of("no-gif"),
+        RuleStatus::Parent,
+        "a rule of another space does not run"
+    );
 }
 
 #[test]
@@ -110,7 +143,14 @@ spaces: [{{ name: news, crawlers: news-bot, rules: [{{ id: mine, forbid: {{ ext:
         ("x", "a.gif", "reject doc"),
         ("x", "a.png", "allow"),
     ] {
-        assert_eq!(said(&policy, json!({ "crawler": crawler }), &format!("http://h/{file}")), expected);
+        assert_eq!(
+            said(
+                &policy,
+                json!({ "crawler": crawler }),
+                &format!("http://h/{file}")
+            ),
+            expected
+        );
     }
 }
 
@@ -120,7 +160,10 @@ fn tunnels_are_judged_in_their_crawlers_space() {
         "{HEAD}spaces: [{{ name: news, crawlers: [news-bot], rules: [{{ id: mine, forbid: {{ host: h }} }}] }}]\n"
     ));
     let tunnel = |crawler: &str| json!({ "crawler": crawler, "tunnel": true });
-    assert_eq!(said(&policy, tunnel("news-bot"), "https://h/"), "reject mine");
+    assert_eq!(
+        said(&policy, tunnel("news-bot"), "https://h/"),
+        "reject mine"
+    );
     assert_eq!(said(&policy, tunnel("x"), "https://h/"), "allow");
 }
 
@@ -160,41 +203,93 @@ fn the_table_of_omnifind() {
     for (global, url, address, expected) in [
         (GLOBAL, "http://www.ibm.test/a", Some("10.1.1.1"), "allow"),
         // A prefix rule, whatever the global space says.
-        (GLOBAL, "http://www.ibm.test/cgi-bin/x", None, "reject cgi 760 gone"),
+        (
+            GLOBAL,
+            "http://www.ibm.test/cgi-bin/x",
+            None,
+            "reject cgi 760 gone",
+        ),
         // An address rule.
-        (GLOBAL, "http://www.ibm.test/a", Some("11.1.1.1"), "reject ten 760 gone"),
+        (
+            GLOBAL,
+            "http://www.ibm.test/a",
+            Some("11.1.1.1"),
+            "reject ten 760 gone",
+        ),
         // A domain rule only: explicitly allowed, forbidden, nothing said, empty, not defined.
         (GLOBAL, "http://old.ibm.test/", None, "reject old 761 keep"),
-        (GLOBAL, "http://secret.other.test/", None, "reject others 760 gone"),
-        (GLOBAL, "http://forbidden.test/", None, "reject others 760 gone"),
-        (GLOBAL, "http://a.forbidden.test/", None, "reject others 761 keep"),
+        (
+            GLOBAL,
+            "http://secret.other.test/",
+            None,
+            "reject others 760 gone",
+        ),
+        (
+            GLOBAL,
+            "http://forbidden.test/",
+            None,
+            "reject others 760 gone",
+        ),
+        (
+            GLOBAL,
+            "http://a.forbidden.test/",
+            None,
+            "reject others 761 keep",
+        ),
         (GLOBAL, "http://x.test/", None, "reject others 760 gone"),
         (EMPTY, "http://old.ibm.test/", None, "reject old 760 gone"),
         (NULL, "http://old.ibm.test/", None, "reject old 760 gone"),
         (NONE, "http://old.ibm.test/", None, "reject old 760 gone"),
         // Domain rules refuse, and the address rules are tested too.
-        (GLOBAL, "http://a.other.test/", Some("10.1.1.1"), "reject others 761 keep"),
-        (GLOBAL, "http://a.other.test/", Some("11.1.1.1"), "reject others 760 gone"),
-        (GLOBAL, "http://a.other.test/", None, "reject others 761 keep"),
+        (
+            GLOBAL,
+            "http://a.other.test/",
+            Some("10.1.1.1"),
+            "reject others 761 keep",
+        ),
+        (
+            GLOBAL,
+            "http://a.other.test/",
+            Some("11.1.1.1"),
+            "reject others 760 gone",
+        ),
+        (
+            GLOBAL,
+            "http://a.other.test/",
+            None,
+            "reject others 761 keep",
+        ),
         // The global space never refuses.
         (EMPTY, "http://www.ibm.test/a", Some("10.1.1.1"), "allow"),
     ] {
         let policy = omnifind(global);
         let facts = json!({ "crawler": "bot", "known": true, "address": address });
-        assert_eq!(said(&policy, facts, url), expected, "{global}{url} {address:?}");
+        assert_eq!(
+            said(&policy, facts, url),
+            expected,
+            "{global}{url} {address:?}"
+        );
     }
     // A URL that the ledger does not have gets no code.
     assert_eq!(
-        said(&omnifind(GLOBAL), json!({ "crawler": "bot" }), "http://old.ibm.test/"),
+        said(
+            &omnifind(GLOBAL),
+            json!({ "crawler": "bot" }),
+            "http://old.ibm.test/"
+        ),
         "reject old deny".trim_end_matches(" deny")
     );
 }
 
 #[test]
 fn a_policy_without_spaces_has_no_codes() {
-    let policy =
-        compiled(&format!("{HEAD}rules: [{{ id: x, forbid: {{ host: h }} }}]\nglobal_space: {{}}\n"));
-    assert_eq!(said(&policy, json!({ "known": true }), "http://h/"), "reject x");
+    let policy = compiled(&format!(
+        "{HEAD}rules: [{{ id: x, forbid: {{ host: h }} }}]\nglobal_space: {{}}\n"
+    ));
+    assert_eq!(
+        said(&policy, json!({ "known": true }), "http://h/"),
+        "reject x"
+    );
 }
 
 /// Which rules count as domain rules, one policy each: 761 is for them alone.
@@ -210,27 +305,53 @@ fn what_a_domain_rule_is() {
         ("[{ id: x, forbid: { crawler: anonymous } }]", 760),
         ("[{ id: x, forbid: { under: /a } }]", 760),
         // The conditions of the groups around it count.
-        ("[{ when: { under: /a }, rules: [{ id: x, forbid: { host: h.test } }] }]", 760),
-        ("[{ when: { domain: h.test }, rules: [{ id: x, forbid: { always: true } }] }]", 761),
+        (
+            "[{ when: { under: /a }, rules: [{ id: x, forbid: { host: h.test } }] }]",
+            760,
+        ),
+        (
+            "[{ when: { domain: h.test }, rules: [{ id: x, forbid: { always: true } }] }]",
+            761,
+        ),
         // In `match: first` a rule that names no fact counts as naming those of its siblings.
-        ("[{ match: first, rules: [{ when: { under: /b } }, { id: x, forbid: { always: true } }] }]", 760),
-        ("[{ match: first, rules: [{ when: { host: i.test } }, { id: x, forbid: { always: true } }] }]", 761),
+        (
+            "[{ match: first, rules: [{ when: { under: /b } }, { id: x, forbid: { always: true } }] }]",
+            760,
+        ),
+        (
+            "[{ match: first, rules: [{ when: { host: i.test } }, { id: x, forbid: { always: true } }] }]",
+            761,
+        ),
         // A disposition counts as the rule that last assigned it.
         ("[{ id: x, when: { host: h.test }, then: disallow }]", 761),
         ("[{ id: x, when: { under: /a }, then: disallow }]", 760),
-        ("[{ when: { under: /a }, then: disallow }, { id: x, when: { host: h.test }, then: disallow }]", 761),
+        (
+            "[{ when: { under: /a }, then: disallow }, { id: x, when: { host: h.test }, then: disallow }]",
+            761,
+        ),
         // If filters hit, only they count.
-        ("[{ when: { under: /a }, then: disallow }, { id: x, forbid: { host: h.test } }]", 761),
+        (
+            "[{ when: { under: /a }, then: disallow }, { id: x, forbid: { host: h.test } }]",
+            761,
+        ),
         // Of several filters any other than a domain rule counts.
-        ("[{ id: x, forbid: { host: h.test } }, { forbid: { under: /a } }]", 760),
+        (
+            "[{ id: x, forbid: { host: h.test } }, { forbid: { under: /a } }]",
+            760,
+        ),
         // Rules of later stages.
         ("[{ id: x, forbid: { status: 404 } }]", 760),
         ("[{ set: { html_only: true } }]", 760),
     ] {
-        let policy = compiled(&format!("{HEAD}spaces: [{{ name: s, rules: {rules} }}]\n{allow_all}"));
+        let policy = compiled(&format!(
+            "{HEAD}spaces: [{{ name: s, rules: {rules} }}]\n{allow_all}"
+        ));
         let facts = json!({ "known": true, "status": 404 });
-        let facts =
-            if rules.contains("html_only") { json!({ "known": true, "content_type": "a/b" }) } else { facts };
+        let facts = if rules.contains("html_only") {
+            json!({ "known": true, "content_type": "a/b" })
+        } else {
+            facts
+        };
         let found = said(&policy, facts, "http://h.test/a");
         assert!(found.contains(&format!(" {expected} ")), "{rules}: {found}");
     }
@@ -241,16 +362,29 @@ fn the_default_counts_as_a_domain_rule_and_the_documents_rules_as_part_of_every_
     let global = "global_space: { rules: [{ when: { domain: h.test }, then: allow }] }\n";
     let refuses = "policy: 1\nname: t\noptions: { disposition: disallow }\n";
     let policy = compiled(&format!("{refuses}spaces: [{{ name: s }}]\n{global}"));
-    assert_eq!(said(&policy, known("a"), "http://h.test/"), "reject - 761 keep");
-    let policy =
-        compiled(&format!("{HEAD}spaces: [{{ name: s, options: {{ disposition: disallow }} }}]\n{global}"));
-    assert_eq!(said(&policy, known("a"), "http://h.test/"), "reject - 761 keep");
+    assert_eq!(
+        said(&policy, known("a"), "http://h.test/"),
+        "reject - 761 keep"
+    );
+    let policy = compiled(&format!(
+        "{HEAD}spaces: [{{ name: s, options: {{ disposition: disallow }} }}]\n{global}"
+    ));
+    assert_eq!(
+        said(&policy, known("a"), "http://h.test/"),
+        "reject - 761 keep"
+    );
     let policy = compiled(&format!(
         "{HEAD}rules: [{{ id: d, forbid: {{ host: h.test }} }}, {{ id: n, require: {{ address: 10.0.0.0/8 }} }}]\nspaces: [{{ name: s }}]\n{global}"
     ));
     let at = |address: &str| json!({ "known": true, "address": address });
-    assert_eq!(said(&policy, at("10.0.0.1"), "http://h.test/"), "reject d 761 keep");
-    assert_eq!(said(&policy, at("11.0.0.1"), "http://h.test/"), "reject d 760 gone");
+    assert_eq!(
+        said(&policy, at("10.0.0.1"), "http://h.test/"),
+        "reject d 761 keep"
+    );
+    assert_eq!(
+        said(&policy, at("11.0.0.1"), "http://h.test/"),
+        "reject d 760 gone"
+    );
 }
 
 #[test]
@@ -260,8 +394,14 @@ fn address_groups_that_dispose_count_too() {
 global_space: {{ rules: [{{ when: {{ domain: h.test }}, then: allow }}] }}\n"
     ));
     let at = |address: &str| json!({ "known": true, "address": address });
-    assert_eq!(said(&policy, at("10.0.0.1"), "http://h.test/"), "reject d 761 keep");
-    assert_eq!(said(&policy, at("11.0.0.1"), "http://h.test/"), "reject d 760 gone");
+    assert_eq!(
+        said(&policy, at("10.0.0.1"), "http://h.test/"),
+        "reject d 761 keep"
+    );
+    assert_eq!(
+        said(&policy, at("11.0.0.1"), "http://h.test/"),
+        "reject d 760 gone"
+    );
 }
 
 #[test]
@@ -272,15 +412,27 @@ fn the_causes_own_intent_wins_and_the_options_does_not() {
         ))
     };
     for (rule, options, expected) in [
-        ("{ id: x, forbid: { host: h } }", "reject: later", "reject x 760 gone"),
-        ("{ id: x, forbid: { host: h }, reject: later }", "reject: deny", "reject x 760 later"),
+        (
+            "{ id: x, forbid: { host: h } }",
+            "reject: later",
+            "reject x 760 gone",
+        ),
+        (
+            "{ id: x, forbid: { host: h }, reject: later }",
+            "reject: deny",
+            "reject x 760 later",
+        ),
         (
             "{ id: x, when: { host: h }, then: disallow, set: { reject: later } }",
             "reject: deny",
             "reject x 760 gone",
         ),
     ] {
-        assert_eq!(said(&spaces(rule, options), known("a"), "http://h/"), expected, "{rule}");
+        assert_eq!(
+            said(&spaces(rule, options), known("a"), "http://h/"),
+            expected,
+            "{rule}"
+        );
     }
 }
 
@@ -289,11 +441,17 @@ fn other_reasons_have_no_code() {
     let policy = compiled(
         "policy: 1\nname: t\noptions: { disposition: allow, max_depth: 1 }\nspaces: [{ name: s }]\n",
     );
-    let facts =
-        CaseFacts::from_json(json!({ "url": "http://h/", "known": true, "depth": 2 }).as_object().unwrap())
-            .unwrap();
+    let facts = CaseFacts::from_json(
+        json!({ "url": "http://h/", "known": true, "depth": 2 })
+            .as_object()
+            .unwrap(),
+    )
+    .unwrap();
     let trial = Trial::new(&policy, &facts, Profile::Generic);
-    assert_eq!((trial.decision.reason().as_str(), trial.answer().code), ("too_deep", None));
+    assert_eq!(
+        (trial.decision.reason().as_str(), trial.answer().code),
+        ("too_deep", None)
+    );
 }
 
 #[test]
@@ -318,12 +476,20 @@ global_space: union
         ("one", "http://rest.test/", "reject mine 761 keep"),
         ("one", "http://none.test/", "reject mine 760 gone"),
         // Its own space does not count, nor may the document's rules refuse.
-        ("two", "http://two.test/x", "reject spaces.two.rules.2 760 gone"),
+        (
+            "two",
+            "http://two.test/x",
+            "reject spaces.two.rules.2 760 gone",
+        ),
         ("one", "http://never.test/", "reject never 760 gone"),
         ("one", "http://two.test/private", "reject rules.2 760 gone"),
         ("anybody", "http://one.test/", "reject - 761 keep"),
     ] {
-        assert_eq!(said(&policy, known(crawler), url), expected, "{crawler} {url}");
+        assert_eq!(
+            said(&policy, known(crawler), url),
+            expected,
+            "{crawler} {url}"
+        );
     }
 }
 
@@ -335,30 +501,54 @@ fn the_rule_of_the_global_space_is_named() {
         ("http://secret.other.test/", Some("g-secret")),
         ("http://x.test/", None),
     ] {
-        let facts =
-            CaseFacts::from_json(json!({ "url": url, "crawler": "bot", "known": true }).as_object().unwrap());
+        let facts = CaseFacts::from_json(
+            json!({ "url": url, "crawler": "bot", "known": true })
+                .as_object()
+                .unwrap(),
+        );
         let (trail, decision) = policy.decide(&facts.unwrap().facts());
         let global = decision.exclusion.unwrap().global;
-        let matched = policy.rule_lines(&trail).filter(|line| line.rule.id.as_str().starts_with("g-"));
+        let matched = policy
+            .rule_lines(&trail)
+            .filter(|line| line.rule.id.as_str().starts_with("g-"));
         let matched: Vec<&str> = matched
             .filter(|line| line.status == RuleStatus::Matched)
             .map(|line| line.rule.id.as_str())
             .collect();
         assert_eq!(matched, Vec::from_iter(expected), "{url}");
-        assert_eq!(global.and_then(|rule| policy.rule_id(rule)), expected, "{url}");
+        assert_eq!(
+            global.and_then(|rule| policy.rule_id(rule)),
+            expected,
+            "{url}"
+        );
     }
 }
 
 #[test]
 fn mistakes_in_spaces_are_load_errors() {
     for (body, expected) in [
-        ("spaces: [{ name: a, crawlers: [x] }, { name: b, crawlers: [x] }]", "a crawler is in one space"),
-        ("spaces: [{ name: a, crawlers: [x, x] }]", "a crawler is in one space"),
-        ("spaces: [{ name: a }, { name: b }]", "a second space for all other crawlers"),
-        ("spaces: [{ name: a, crawlers: [x] }, { name: a }]", "a space of this name is there already"),
+        (
+            "spaces: [{ name: a, crawlers: [x] }, { name: b, crawlers: [x] }]",
+            "a crawler is in one space",
+        ),
+        (
+            "spaces: [{ name: a, crawlers: [x, x] }]",
+            "a crawler is in one space",
+        ),
+        (
+            "spaces: [{ name: a }, { name: b }]",
+            "a second space for all other crawlers",
+        ),
+        (
+            "spaces: [{ name: a, crawlers: [x] }, { name: a }]",
+            "a space of this name is there already",
+        ),
         ("spaces: [{ crawlers: [x] }]", "name"),
         ("spaces: [{ name: A }]", "not a name for a space"),
-        ("spaces: [{ name: a, crawler: x }]", "did you mean `crawlers`"),
+        (
+            "spaces: [{ name: a, crawler: x }]",
+            "did you mean `crawlers`",
+        ),
         ("spaces: [{ name: a, options: { delay: 1s } }]", "delay"),
         (
             "rules: [{ id: x, forbid: { ext: a } }]\nspaces: [{ name: a, rules: [{ id: x, forbid: { ext: b } }] }]",
@@ -368,8 +558,14 @@ fn mistakes_in_spaces_are_load_errors() {
             "global_space: { rules: [{ id: x, forbid: { ext: b } }] }\nspaces: [{ name: a, rules: [{ id: x, forbid: { ext: b } }] }]",
             "this id is taken",
         ),
-        ("global_space: { rules: [{ when: { under: /a }, then: allow }] }", "domain rules only"),
-        ("global_space: { rules: [{ when: { address: 10.0.0.0/8 }, then: allow }] }", "domain rules only"),
+        (
+            "global_space: { rules: [{ when: { under: /a }, then: allow }] }",
+            "domain rules only",
+        ),
+        (
+            "global_space: { rules: [{ when: { address: 10.0.0.0/8 }, then: allow }] }",
+            "domain rules only",
+        ),
         (
             "global_space: { rules: [{ when: { host: h }, rules: [{ forbid: { ext: a } }] }] }",
             "domain rules only",
@@ -389,15 +585,32 @@ fn mistakes_in_spaces_are_load_errors() {
 #[test]
 fn files_of_a_directory_join_their_spaces() {
     let files = MemoryFiles::new()
-        .with("p/a.yaml", format!("{HEAD}global_space: union\nspaces: [{{ name: one, crawlers: [a] }}]\n"))
-        .with("p/b.yaml", "spaces: [{ name: two, rules: [{ forbid: { ext: gif } }] }]\n");
+        .with(
+            "p/a.yaml",
+            format!("{HEAD}global_space: union\nspaces: [{{ name: one, crawlers: [a] }}]\n"),
+        )
+        .with(
+            "p/b.yaml",
+            "spaces: [{ name: two, rules: [{ forbid: { ext: gif } }] }]\n",
+        );
     let policy = load(&files, "p").unwrap().policy;
-    let names: Vec<&str> = policy.spaces().all().iter().map(|space| space.name.as_str()).collect();
+    let names: Vec<&str> = policy
+        .spaces()
+        .all()
+        .iter()
+        .map(|space| space.name.as_str())
+        .collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!(policy.rules()[0].id.as_str(), "spaces.two.rules.1");
-    let twice = MemoryFiles::new().with("p/a.yaml", HEAD).with("p/b.yaml", "global_space: union\n");
+    let twice = MemoryFiles::new()
+        .with("p/a.yaml", HEAD)
+        .with("p/b.yaml", "global_space: union\n");
     let problems = load(&twice, "p").map(|_| ()).unwrap_err();
-    assert!(problems[0].message.contains("only one file"), "{}", problems[0]);
+    assert!(
+        problems[0].message.contains("only one file"),
+        "{}",
+        problems[0]
+    );
 }
 
 /// A space's connect options are settled by the crawler, whatever stops in the document's rules.

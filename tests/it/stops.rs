@@ -13,5 +13,11 @@ use std::time::Duration;
 /// Stops something for so many seconds, or for good.
 fn press(stops: &Stops, what: &str, seconds: Option<u64>) -> Change {
     let reason = StopReason::new("ticket 7").unwrap();
-    stops.press(Target::parse(what).unwrap(), reason, seconds.map(Duration::from_secs)).unwrap()
+    stops
+        .press(
+            Target::parse(what).unwrap(),
+            reason,
+            seconds.map(Duration::from_secs),
+        )
+        .unwrap()
 }

@@ -11,7 +11,11 @@ use fastrand::Rng;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-const POLITE: Pace = Pace { delay: SECOND, concurrency: 2, ..Pace::FREE };
+const POLITE: Pace = Pace {
+    delay: SECOND,
+    concurrency: 2,
+    ..Pace::FREE
+};
 
 /// Each kind of store, empty.
 fn stores() -> [Store; 1] {
@@ -19,7 +23,10 @@ fn stores() -> [Store; 1] {
 }
 
 fn page(name: &str) -> Key<'_> {
-    Key { name, kind: Kind::Navigation }
+    Key {
+        name,
+        kind: Kind::Navigation,
+    }
 }
 
 fn go(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Lease {
@@ -40,12 +47,23 @@ fn wait(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Wait {
 fn keys_are_apart_and_classes_of_one_host_too() {
     for store in stores() {
         let (clock, _hand) = Clock::manual();
-        let embed = Key { kind: Kind::Embed, ..page("a.test") };
-        let leases = [page("a.test"), page("b.test"), embed].map(|key| go(&store, key, &POLITE, clock.now()));
+        let embed = Key {
+            kind: Kind::Embed,
+            ..page("a.test")
+        };
+        let leases = [page("a.test"), page("b.test"), embed]
+            .map(|key| go(&store, key, &POLITE, clock.now()));
         for key in [page("a.test"), page("b.test"), embed] {
             assert_eq!(wait(&store, key, &POLITE, clock.now()).why, Why::Slots);
         }
-        assert_eq!(store.sweep(clock.now()), Census { hosts: 2, resting: 0, leases: 3 });
+        assert_eq!(
+            store.sweep(clock.now()),
+            Census {
+                hosts: 2,
+                resting: 0,
+                leases: 3
+            }
+        );
         drop(leases);
     }
 }
@@ -54,19 +72,39 @@ fn keys_are_apart_and_classes_of_one_host_too() {
 fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     for store in stores() {
         let (clock, hand) = Clock::manual();
-        let free = Pace { delay: Duration::ZERO, ..POLITE };
-        let embed = Key { kind: Kind::Embed, ..page("a.test") };
+        let free = Pace {
+            delay: Duration::ZERO,
+            ..POLITE
+        };
+        let embed = Key {
+            kind: Kind::Embed,
+            ..page("a.test")
+        };
         let lease = go(&store, page("a.test"), &free, clock.now());
-        let _ = store.hear(&lease, Answer::Rest(Some(30 * SECOND)), Challenge::None, clock.now());
+        let _ = store.hear(
+            &lease,
+            Answer::Rest(Some(30 * SECOND)),
+            Challenge::None,
+            clock.now(),
+        );
         store.release(lease, Outcome::Abandoned, clock.now());
         for key in [page("a.test"), embed] {
             let told = wait(&store, key, &free, clock.now());
-            assert_eq!(told, Wait { time: 30 * SECOND, why: Why::Backoff });
+            assert_eq!(
+                told,
+                Wait {
+                    time: 30 * SECOND,
+                    why: Why::Backoff
+                }
+            );
         }
         assert_eq!(store.sweep(clock.now()).resting, 1);
         hand.advance(30 * SECOND);
         let probe = go(&store, page("a.test"), &free, clock.now());
-        assert_eq!(wait(&store, page("a.test"), &free, clock.now()).why, Why::Probe);
+        assert_eq!(
+            wait(&store, page("a.test"), &free, clock.now()).why,
+            Why::Probe
+        );
         store.release(probe, Outcome::Answered, clock.now());
         let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
         assert_eq!(store.sweep(clock.now()).resting, 0);
@@ -88,7 +126,14 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
         assert_eq!(store.sweep(clock.now()).hosts, 1_001);
         hand.advance(2 * SECOND);
         // Its lease has expired, but somebody has it and may still say what came of it.
-        assert_eq!(store.sweep(clock.now()), Census { hosts: 1, resting: 0, leases: 0 });
+        assert_eq!(
+            store.sweep(clock.now()),
+            Census {
+                hosts: 1,
+                resting: 0,
+                leases: 0
+            }
+        );
         store.release(held, Outcome::Answered, clock.now());
         hand.advance(120 * SECOND);
         assert_eq!(store.sweep(clock.now()), Census::default());
@@ -119,12 +164,35 @@ impl Traffic {
     fn new(store: Store, seed: u64) -> Self {
         let (clock, hand) = Clock::manual();
         let mut rng = Rng::with_seed(seed);
-        let jitter = if rng.bool() { Jitter::NONE } else { Jitter::new(1.0, 1.5) };
-        let rate = rng.bool().then(|| Rate::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
+        let jitter = if rng.bool() {
+            Jitter::NONE
+        } else {
+            Jitter::new(1.0, 1.5)
+        };
+        let rate = rng
+            .bool()
+            .then(|| Rate::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
         let (delay, concurrency) = (rng.u32(0..4) * 100 * MS, rng.u32(1..5));
-        let pace = Pace { delay, jitter, rate, concurrency, ..Pace::FREE };
+        let pace = Pace {
+            delay,
+            jitter,
+            rate,
+            concurrency,
+            ..Pace::FREE
+        };
         let (waiting, flying, sent, granted) = (vec![], vec![], vec![], vec![]);
-        Self { store, clock, hand, rng, pace, waiting, flying, sent, granted, ended: 0 }
+        Self {
+            store,
+            clock,
+            hand,
+            rng,
+            pace,
+            waiting,
+            flying,
+            sent,
+            granted,
+            ended: 0,
+        }
     }
 
     /// The head of the queue asks; the time until it has to ask again.
@@ -151,8 +219,16 @@ impl Traffic {
     fn fly(&mut self, lease: Lease, now: Instant) {
         self.waiting.remove(0);
         self.granted.push(now);
-        let live = self.flying.iter().filter(|(_, since, _)| now < *since + SLOT_MAX).count();
-        assert!(live < self.pace.concurrency as usize, "{live} under way, {:?}", self.pace);
+        let live = self
+            .flying
+            .iter()
+            .filter(|(_, since, _)| now < *since + SLOT_MAX)
+            .count();
+        assert!(
+            live < self.pace.concurrency as usize,
+            "{live} under way, {:?}",
+            self.pace
+        );
         self.flying.push((lease, now, Flight::Dialling));
     }
 
@@ -193,7 +269,11 @@ impl Traffic {
             let asks_again = self.pump();
             self.move_one();
             let step = self.rng.u32(1..60) * MS;
-            self.hand.advance(asks_again.filter(|_| self.flying.is_empty()).unwrap_or(step));
+            self.hand.advance(
+                asks_again
+                    .filter(|_| self.flying.is_empty())
+                    .unwrap_or(step),
+            );
         }
         self.check();
     }
@@ -201,7 +281,11 @@ impl Traffic {
     fn check(&self) {
         // Without a delay nobody says when a head is sent, and grants are what counts.
         let (delay, gaps) = (self.pace.delay, |times: &[Instant]| {
-            times.windows(2).map(|w| w[1] - w[0]).min().unwrap_or(SECOND)
+            times
+                .windows(2)
+                .map(|w| w[1] - w[0])
+                .min()
+                .unwrap_or(SECOND)
         });
         assert!(gaps(&self.granted) >= delay, "{:?}", self.pace);
         assert!(gaps(&self.sent) >= delay, "{:?}", self.pace);
@@ -209,7 +293,12 @@ impl Traffic {
         let burst = rate.burst().get() as usize;
         for window in self.granted.windows(burst + 1) {
             let (first, last) = (window[0], window[burst]);
-            assert!(last - first >= rate.interval(), "{:?}: {:?}", self.pace, last - first);
+            assert!(
+                last - first >= rate.interval(),
+                "{:?}: {:?}",
+                self.pace,
+                last - first
+            );
         }
     }
 }
@@ -228,7 +317,11 @@ fn many_threads_at_one_host_never_have_more_than_its_slots() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     for store in stores() {
         let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
-        let pace = Pace { delay: Duration::ZERO, concurrency: 3, ..POLITE };
+        let pace = Pace {
+            delay: Duration::ZERO,
+            concurrency: 3,
+            ..POLITE
+        };
         let crowd = || {
             let mut went = 0;
             while went < 2_000 {

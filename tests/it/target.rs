@@ -25,12 +25,22 @@ fn the_scan_equals_the_parser_on_100_000_urls() {
             refused += 1;
             continue;
         };
-        assert_eq!(UrlTarget::parse(target.as_str()).as_ref(), Ok(&target), "canonical twice: {input:?}");
+        assert_eq!(
+            UrlTarget::parse(target.as_str()).as_ref(),
+            Ok(&target),
+            "canonical twice: {input:?}"
+        );
         check_parts(&target);
     }
     println!("{fast} of 100000 by the scan alone, {refused} refused");
-    assert!((20_000..80_000).contains(&fast), "{fast}: both ways must be walked");
-    assert!((5_000..60_000).contains(&refused), "{refused}: mistakes must occur, and not drown the rest");
+    assert!(
+        (20_000..80_000).contains(&fast),
+        "{fast}: both ways must be walked"
+    );
+    assert!(
+        (5_000..60_000).contains(&refused),
+        "{refused}: mistakes must occur, and not drown the rest"
+    );
 }
 
 /// Every part is the part that `url` sees.
@@ -43,9 +53,18 @@ fn check_parts(target: &UrlTarget) {
     assert_eq!(target.query(), url.query().unwrap_or(""));
     assert_eq!(target.scheme().as_str(), url.scheme());
     assert_eq!(target.authority(), url.authority());
-    let http: http::Uri = target.as_str().parse().unwrap_or_else(|e| panic!("{target:?} is no Uri: {e}"));
-    assert_eq!(http.path_and_query().unwrap().as_str(), target.path_and_query());
-    assert_eq!(target.as_str(), format!("{}{}", target.base(), &target.path_and_query()[1..]));
+    let http: http::Uri = target
+        .as_str()
+        .parse()
+        .unwrap_or_else(|e| panic!("{target:?} is no Uri: {e}"));
+    assert_eq!(
+        http.path_and_query().unwrap().as_str(),
+        target.path_and_query()
+    );
+    assert_eq!(
+        target.as_str(),
+        format!("{}{}", target.base(), &target.path_and_query()[1..])
+    );
 }
 
 /// What the web platform takes and we do not, of hosts and ports; other refusals are those of [`INTENDED`].
@@ -64,15 +83,26 @@ const STRICTER: [&str; 11] = [
 ];
 
 /// Mistakes that a browser mends or allows, and a proxy must not.
-const INTENDED: [&str; 7] =
-    ["not_absolute", "scheme", "userinfo", "fragment", "space", "control", "backslash"];
+const INTENDED: [&str; 7] = [
+    "not_absolute",
+    "scheme",
+    "userinfo",
+    "fragment",
+    "space",
+    "control",
+    "backslash",
+];
 
 /// The URL tests of the web platform: what we accept has the standard's form, and what it refuses we refuse.
 #[test]
 fn the_web_platform_tests_agree() {
-    let path = std::env::var("CRAWLGATE_DATA").unwrap_or_else(|_| "../shared/data".into()) + "/url_wpt.jsonl";
+    let path = std::env::var("CRAWLGATE_DATA").unwrap_or_else(|_| "../shared/data".into())
+        + "/url_wpt.jsonl";
     let Ok(file) = std::fs::File::open(&path) else {
-        assert!(std::env::var_os("CI").is_none(), "{path} is missing, and CI must not go without it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{path} is missing, and CI must not go without it"
+        );
         println!("SKIPPED: no {path}; set CRAWLGATE_DATA to the folder that holds it");
         return;
     };
@@ -85,12 +115,19 @@ fn the_web_platform_tests_agree() {
         if row["base"].is_string() && !is_absolute(input) {
             continue; // A request has no base to start from.
         }
-        assert_eq!(UrlTarget::parse(input), UrlTarget::parse_by_url(input), "{input:?}");
+        assert_eq!(
+            UrlTarget::parse(input),
+            UrlTarget::parse_by_url(input),
+            "{input:?}"
+        );
         match (UrlTarget::parse(input), href) {
             (Ok(target), Some(href)) => {
                 accepted += 1;
                 let undotted = href.replacen(&format!("{}.", target.host()), target.host(), 1);
-                assert!([href, &undotted].contains(&target.as_str()), "{input:?}: {target:?}, not {href}");
+                assert!(
+                    [href, &undotted].contains(&target.as_str()),
+                    "{input:?}: {target:?}, not {href}"
+                );
             }
             (Ok(target), None) => panic!("{input:?} must fail and gives {target:?}"),
             (Err(_), None) => refused += 1,
@@ -101,22 +138,36 @@ fn the_web_platform_tests_agree() {
             }
         }
     }
-    println!("{} of {rows} rows asked as they are", accepted + refused + stricter);
-    println!("{accepted} as the standard, {refused} refused by both, {stricter} refused by us alone");
+    println!(
+        "{} of {rows} rows asked as they are",
+        accepted + refused + stricter
+    );
+    println!(
+        "{accepted} as the standard, {refused} refused by both, {stricter} refused by us alone"
+    );
     println!("{canonical} results of http and https read again");
-    assert!(accepted > 80 && refused > 200 && canonical > 150, "{accepted} {refused} {canonical}");
+    assert!(
+        accepted > 80 && refused > 200 && canonical > 150,
+        "{accepted} {refused} {canonical}"
+    );
 }
 
 /// Whether the input needs no base; RFC 3986 section 3.1.
 fn is_absolute(input: &str) -> bool {
     let of_a_scheme = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
-    input.split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(of_a_scheme))
+    input
+        .split_once(':')
+        .is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(of_a_scheme))
 }
 
 /// A result of the standard is canonical, its fragment aside: what we take of it stays as it is.
 fn reads_again(href: &str) -> bool {
     let href = href.split('#').next().unwrap();
-    assert_eq!(UrlTarget::parse(href), UrlTarget::parse_by_url(href), "{href:?}");
+    assert_eq!(
+        UrlTarget::parse(href),
+        UrlTarget::parse_by_url(href),
+        "{href:?}"
+    );
     let target = UrlTarget::parse(href);
     target.iter().for_each(check_parts);
     target.is_ok()
@@ -185,7 +236,12 @@ fn mistakes_have_names() {
 /// A mistake is shown on terminals and in answers: it must not carry what acts there.
 #[test]
 fn mistakes_are_plain_text() {
-    for input in ["http://\u{202e}moc/", "http://a\u{9b}31mb/", "http://a\u{85}b/", "\u{202e}x://h/"] {
+    for input in [
+        "http://\u{202e}moc/",
+        "http://a\u{9b}31mb/",
+        "http://a\u{85}b/",
+        "\u{202e}x://h/",
+    ] {
         let shown = UrlTarget::parse(input).expect_err(input).to_string();
         assert!(shown.is_ascii(), "{shown:?}");
     }
@@ -215,18 +271,37 @@ fn one_form_for_every_spelling() {
         ("http://h/%7e%2F", "http://h/%7e%2F"),
         ("http://h/?", "http://h/?"),
     ] {
-        assert_eq!(UrlTarget::parse(input).unwrap().as_str(), canonical, "{input}");
+        assert_eq!(
+            UrlTarget::parse(input).unwrap().as_str(),
+            canonical,
+            "{input}"
+        );
     }
 }
 
 #[test]
 fn hosts_and_authorities() {
-    for (text, host) in
-        [("FOO.com.", "foo.com"), ("::1", "[::1]"), ("[::1]", "[::1]"), ("0x7f.1", "127.0.0.1")]
-    {
+    for (text, host) in [
+        ("FOO.com.", "foo.com"),
+        ("::1", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("0x7f.1", "127.0.0.1"),
+    ] {
         assert_eq!(canonical_host(text).as_deref(), Ok(host));
     }
-    for bad in ["", "a/b", "a@b", "a:80", "[::1]:80", "a b", "a?b", "a#", "1.2.3.4..", "*.a", "::1%eth0"] {
+    for bad in [
+        "",
+        "a/b",
+        "a@b",
+        "a:80",
+        "[::1]:80",
+        "a b",
+        "a?b",
+        "a#",
+        "1.2.3.4..",
+        "*.a",
+        "::1%eth0",
+    ] {
         assert!(canonical_host(bad).is_err(), "{bad}");
     }
     for (text, host, port, authority) in [
@@ -238,9 +313,17 @@ fn hosts_and_authorities() {
         ("bücher.de:443", "xn--bcher-kva.de", 443, "xn--bcher-kva.de"),
     ] {
         let target = HostTarget::parse_authority(text).unwrap();
-        assert_eq!((target.host(), target.port(), target.authority()), (host, port, authority), "{text}");
+        assert_eq!(
+            (target.host(), target.port(), target.authority()),
+            (host, port, authority),
+            "{text}"
+        );
         assert_eq!(target.scheme(), Scheme::Https);
-        assert_eq!(target.ip().is_some(), host.starts_with(['[', '1']), "{text}");
+        assert_eq!(
+            target.ip().is_some(),
+            host.starts_with(['[', '1']),
+            "{text}"
+        );
     }
     for (bad, kind) in [
         ("h", "port"),
@@ -266,7 +349,11 @@ fn hosts_and_authorities() {
         (":80", "empty_host"),
         (":443", "empty_host"),
     ] {
-        assert_eq!(HostTarget::parse_authority(bad).map_err(|e| e.kind_name()), Err(kind), "{bad}");
+        assert_eq!(
+            HostTarget::parse_authority(bad).map_err(|e| e.kind_name()),
+            Err(kind),
+            "{bad}"
+        );
     }
 }
 
@@ -276,16 +363,31 @@ fn parts_are_views_of_the_text() {
     let url = "https://www.example.com:8443/folder/products?sort=name&o=a%20b+c&sort=%ff&flag";
     let target = UrlTarget::parse(url).unwrap();
     assert_eq!(target.as_str(), url);
-    assert_eq!((target.scheme(), target.host(), target.port()), (Scheme::Https, "www.example.com", 8443));
+    assert_eq!(
+        (target.scheme(), target.host(), target.port()),
+        (Scheme::Https, "www.example.com", 8443)
+    );
     assert_eq!(target.authority(), "www.example.com:8443");
     assert_eq!(target.base(), "https://www.example.com:8443/");
     assert_eq!(target.path(), "/folder/products");
     assert_eq!(target.query(), "sort=name&o=a%20b+c&sort=%ff&flag");
-    assert_eq!(target.path_and_query(), "/folder/products?sort=name&o=a%20b+c&sort=%ff&flag");
-    assert_eq!(Some(target.authority_path_query()), url.strip_prefix("https://"));
-    let params: Vec<_> = target.params().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(
+        target.path_and_query(),
+        "/folder/products?sort=name&o=a%20b+c&sort=%ff&flag"
+    );
+    assert_eq!(
+        Some(target.authority_path_query()),
+        url.strip_prefix("https://")
+    );
+    let params: Vec<_> = target
+        .params()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     assert_eq!(params, ["sort=name", "o=a b c", "sort=\u{fffd}", "flag="]);
-    assert_eq!(target.host_target(), HostTarget::parse_authority("www.example.com:8443").unwrap());
+    assert_eq!(
+        target.host_target(),
+        HostTarget::parse_authority("www.example.com:8443").unwrap()
+    );
     assert_eq!(target.ip(), None);
 }
 
@@ -293,7 +395,10 @@ fn parts_are_views_of_the_text() {
 #[test]
 fn the_second_reading() {
     for (url, decoded) in [
-        ("http://h:8080/%63gi-bin/x?%63", Some("http://h:8080/cgi-bin/x?%63")),
+        (
+            "http://h:8080/%63gi-bin/x?%63",
+            Some("http://h:8080/cgi-bin/x?%63"),
+        ),
         ("http://h/a%2f..%2fb", Some("http://h/b")),
         ("http://h/a/%2e%2e%5cb", Some("http://h/b")),
         ("http://h/%252e%252e/x", Some("http://h/%2e%2e/x")),

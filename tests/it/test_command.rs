@@ -30,12 +30,22 @@ fn policy_with(cases: &str) -> String {
 fn case_files_run_with_the_policy_that_they_name() {
     let folder = Folder::new();
     folder.write("p.yaml", policy_with(&case("/", "allow")));
-    folder.write("cases/more.yaml", format!("policy: ../p.yaml\ncases:\n{}", case("/cgi-bin/x", "allow")));
-    folder.write("cases/other.yaml", format!("policy: ../p.yaml\ncases:\n{}", case("/old/x", "reject")));
+    folder.write(
+        "cases/more.yaml",
+        format!("policy: ../p.yaml\ncases:\n{}", case("/cgi-bin/x", "allow")),
+    );
+    folder.write(
+        "cases/other.yaml",
+        format!("policy: ../p.yaml\ncases:\n{}", case("/old/x", "reject")),
+    );
     for (paths, code, counts) in [
         (&["p.yaml"][..], 0, "(p.yaml): 1 passed, 0 failed"),
         (&["cases/more.yaml"], 1, "(p.yaml): 0 passed, 1 failed"),
-        (&["p.yaml", "cases/other.yaml"], 0, "(p.yaml): 2 passed, 0 failed"),
+        (
+            &["p.yaml", "cases/other.yaml"],
+            0,
+            "(p.yaml): 2 passed, 0 failed",
+        ),
         (&["cases"], 1, "(p.yaml): 1 passed, 1 failed"),
         (&["."], 1, "p.yaml): 2 passed, 1 failed"),
     ] {
@@ -44,8 +54,7 @@ fn case_files_run_with_the_policy_that_they_name() {
         assert!(said.out.contains(counts), "{paths:?} {said:?}");
     }
     let said = crawlgate(folder.path(), &["test", "cases"], "");
-    let failed =
-        "cases/more.yaml:3:5: FAILED http://a.example/cgi-bin/x\n  expect: expected allow, found reject\n";
+    let failed = "cases/more.yaml:3:5: FAILED http://a.example/cgi-bin/x\n  expect: expected allow, found reject\n";
     assert!(said.out.starts_with(failed), "{}", said.out);
 }
 
@@ -54,15 +63,34 @@ fn a_directory_is_one_policy_or_several() {
     let folder = Folder::new();
     folder.write("one/head.yaml", POLICY);
     folder.write("one/tests.yaml", format!("cases:\n{}", case("/", "allow")));
-    folder.write("one/cases/far.yaml", format!("policy: ..\ncases:\n{}", case("/old/x", "reject")));
+    folder.write(
+        "one/cases/far.yaml",
+        format!("policy: ..\ncases:\n{}", case("/old/x", "reject")),
+    );
     folder.write("two/a.yaml", policy_with(&case("/", "allow")));
-    folder.write("two/b.yaml", policy_with(&case("/", "allow")).replace("acme", "other"));
+    folder.write(
+        "two/b.yaml",
+        policy_with(&case("/", "allow")).replace("acme", "other"),
+    );
     folder.write("two/crawlgate.yaml", "listen: 127.0.0.1:0\n");
     let said = crawlgate(folder.path(), &["test", "one"], "");
-    assert!(said.code == 0 && said.out.ends_with("(one): 2 passed, 0 failed\n"), "{said:?}");
+    assert!(
+        said.code == 0 && said.out.ends_with("(one): 2 passed, 0 failed\n"),
+        "{said:?}"
+    );
     let said = crawlgate(folder.path(), &["test", "two"], "");
-    let ends: Vec<&str> = said.out.lines().map(|line| line.split_once(' ').unwrap().1).collect();
-    assert_eq!(ends, ["(two/a.yaml): 1 passed, 0 failed", "(two/b.yaml): 1 passed, 0 failed"]);
+    let ends: Vec<&str> = said
+        .out
+        .lines()
+        .map(|line| line.split_once(' ').unwrap().1)
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            "(two/a.yaml): 1 passed, 0 failed",
+            "(two/b.yaml): 1 passed, 0 failed"
+        ]
+    );
 }
 
 #[test]
@@ -70,15 +98,23 @@ fn what_cannot_be_run_is_told() {
     let folder = Folder::new();
     folder.write("p.yaml", POLICY);
     folder.write("none.yaml", "policy: q.yaml\ncases: []\n");
-    folder
-        .write("rule.yaml", "policy: p.yaml\ncases:\n  - { url: \"http://a/\", expect: allow, rule: cgy }\n");
-    folder.write("typo.yaml", "policy: p.yaml\ncases:\n  - { url: \"http://a/\", expct: allow }\n");
+    folder.write(
+        "rule.yaml",
+        "policy: p.yaml\ncases:\n  - { url: \"http://a/\", expect: allow, rule: cgy }\n",
+    );
+    folder.write(
+        "typo.yaml",
+        "policy: p.yaml\ncases:\n  - { url: \"http://a/\", expct: allow }\n",
+    );
     folder.write("stray/p.yaml", POLICY);
     folder.write("stray/c.yaml", "policy: p.yaml\ncases: []\n");
     folder.write("stray/part.yaml", "cases: []\n");
     folder.write("empty/readme.txt", "");
     for (path, expected) in [
-        ("none.yaml", "none.yaml:1:9: error: there is no such policy; found `q.yaml`"),
+        (
+            "none.yaml",
+            "none.yaml:1:9: error: there is no such policy; found `q.yaml`",
+        ),
         (
             "rule.yaml",
             "rule.yaml:3:5: error: the case expects a rule that does not exist; found `cgy`; did you mean `cgi`?",
@@ -96,20 +132,45 @@ fn what_cannot_be_run_is_told() {
 #[test]
 fn coverage_names_what_no_case_reached() {
     let folder = Folder::new();
-    folder.write("p.yaml", policy_with(&(case("/", "allow") + &case("/old/x", "reject"))));
+    folder.write(
+        "p.yaml",
+        policy_with(&(case("/", "allow") + &case("/old/x", "reject"))),
+    );
     let said = crawlgate(folder.path(), &["test", "p.yaml", "--coverage"], "");
     let expected = "  cases reach 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
                     p.yaml:5  cgi   never hit\n    p.yaml:10  keep  never applied\n";
     let squeezed = |text: &str| text.replace("p.yaml:5   cgi", "p.yaml:5  cgi");
-    assert!(said.code == 0 && squeezed(&said.out).ends_with(expected), "{}", said.out);
-    for (threshold, code) in [("66", 0), ("66.6%", 0), ("67", 1), ("100", 1), ("101", 2), ("x", 2)] {
-        let said = crawlgate(folder.path(), &["test", "p.yaml", "--threshold", threshold], "");
+    assert!(
+        said.code == 0 && squeezed(&said.out).ends_with(expected),
+        "{}",
+        said.out
+    );
+    for (threshold, code) in [
+        ("66", 0),
+        ("66.6%", 0),
+        ("67", 1),
+        ("100", 1),
+        ("101", 2),
+        ("x", 2),
+    ] {
+        let said = crawlgate(
+            folder.path(),
+            &["test", "p.yaml", "--threshold", threshold],
+            "",
+        );
         assert_eq!(said.code, code, "{threshold} {said:?}");
     }
-    let said = crawlgate(folder.path(), &["test", "p.yaml", "--coverage", "--format", "json"], "");
+    let said = crawlgate(
+        folder.path(),
+        &["test", "p.yaml", "--coverage", "--format", "json"],
+        "",
+    );
     let report: Json = serde_json::from_str(&said.out).unwrap();
     let coverage = &report["policies"][0]["coverage"];
-    assert_eq!(coverage["branches"], json!({ "reached": 4, "of": 6, "percent": 66.6 }));
+    assert_eq!(
+        coverage["branches"],
+        json!({ "reached": 4, "of": 6, "percent": 66.6 })
+    );
     let keep = json!({ "rule": "keep", "file": "p.yaml", "line": 10, "branches": { "applied": 0, "not applied": 1 } });
     assert_eq!(coverage["by_rule"][2], keep);
 }
@@ -117,8 +178,15 @@ fn coverage_names_what_no_case_reached() {
 #[test]
 fn junit_is_what_continuous_integration_reads() {
     let folder = Folder::new();
-    folder.write("p.yaml", policy_with(&(case("/?a=1&b=<", "allow") + &case("/old/x", "allow"))));
-    let said = crawlgate(folder.path(), &["test", "p.yaml", "--format", "junit", "--threshold", "90"], "");
+    folder.write(
+        "p.yaml",
+        policy_with(&(case("/?a=1&b=<", "allow") + &case("/old/x", "allow"))),
+    );
+    let said = crawlgate(
+        folder.path(),
+        &["test", "p.yaml", "--format", "junit", "--threshold", "90"],
+        "",
+    );
     let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="crawlgate" tests="3" failures="2" errors="0">
   <testsuite name="acme (p.yaml)" tests="3" failures="2" errors="0" skipped="0">

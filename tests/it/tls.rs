@@ -33,8 +33,12 @@ impl Mint {
         let (cert, key) = files(&folder);
         let authority = Authority::create(&cert, &key, clock.wall()).unwrap();
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let minter = Minter::new(authority, hosts_kept, per_second, clock, metrics.clone()).unwrap();
-        Self { minter: Arc::new(minter), metrics }
+        let minter =
+            Minter::new(authority, hosts_kept, per_second, clock, metrics.clone()).unwrap();
+        Self {
+            minter: Arc::new(minter),
+            metrics,
+        }
     }
 
     async fn leaf(&self, host: &str) -> Arc<Leaf> {
@@ -42,13 +46,17 @@ impl Mint {
     }
 
     async fn asked_at_once(&self, host: &str, client: &str) -> Result<Arc<Leaf>, MintError> {
-        self.minter.leaf(host, client.parse().unwrap(), Duration::ZERO).await
+        self.minter
+            .leaf(host, client.parse().unwrap(), Duration::ZERO)
+            .await
     }
 
     /// The value of a series without labels.
     fn counted(&self, name: &str) -> u64 {
         let text = self.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
     }
 
@@ -67,5 +75,8 @@ fn client() -> IpAddr {
 
 /// Where the authority's certificate and key are.
 fn files(folder: &Folder) -> (PathBuf, PathBuf) {
-    (folder.path().join("certs/ca.pem"), folder.path().join("certs/ca.key"))
+    (
+        folder.path().join("certs/ca.pem"),
+        folder.path().join("certs/ca.key"),
+    )
 }

@@ -32,7 +32,9 @@ fn bench(config: &str) -> Bench {
 
 fn is_trace_id(text: &str) -> bool {
     text.len() == 32
-        && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         && text.bytes().any(|b| b != b'0')
 }
 
@@ -43,12 +45,18 @@ fn told(answer: &Answer) -> &str {
 
 #[test]
 fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
-    let config = CONFIG.replace("{ decisions: log.json }", "{ decisions: log.json, allows: 0 }");
+    let config = CONFIG.replace(
+        "{ decisions: log.json }",
+        "{ decisions: log.json, allows: 0 }",
+    );
     let bench = Bench::with(&format!("{config}{TRACING}"), &policy("", RULES), |_| None);
     let wish = "Crawl-Trace: 1\r\n";
     let (passed, refused) = (bench.ask("/x", wish), bench.ask("/closed/x", wish));
     let followed = bench.ask("/x", &format!("{wish}{}", traceparent("00")));
-    assert_eq!((passed.status(), refused.status(), followed.status()), (200, 451, 200));
+    assert_eq!(
+        (passed.status(), refused.status(), followed.status()),
+        (200, 451, 200)
+    );
     for answer in [&passed, &refused] {
         assert!(is_trace_id(told(answer)), "{}", answer.0);
     }
@@ -56,10 +64,17 @@ fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
     assert_eq!(told(&followed), TRACE);
     // A line that will be looked for is written, though the share of allowed requests is 0.
     let lines = bench.log(3);
-    let traces: Vec<&str> = lines.iter().map(|line| line["trace"].as_str().unwrap()).collect();
+    let traces: Vec<&str> = lines
+        .iter()
+        .map(|line| line["trace"].as_str().unwrap())
+        .collect();
     assert_eq!(traces, [told(&passed), told(&refused), TRACE]);
     let text = bench.gate.log();
-    assert!(text.lines().all(|line| line.contains(",\"trace\":\"") && line.ends_with("\"}")), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.contains(",\"trace\":\"") && line.ends_with("\"}")),
+        "{text}"
+    );
 }
 
 #[test]
@@ -92,7 +107,14 @@ fn fields() -> String {
 fn check_clean(head: &str) {
     let head = head.to_lowercase();
     assert!(head.contains("x-kept: 1"), "{head}");
-    for name in ["traceparent", "tracestate", "baggage", "crawl-", TRACE, PARENT] {
+    for name in [
+        "traceparent",
+        "tracestate",
+        "baggage",
+        "crawl-",
+        TRACE,
+        PARENT,
+    ] {
         assert!(!head.contains(name), "{name}: {head}");
     }
 }
@@ -109,14 +131,25 @@ fn no_trace_reaches_an_origin_in_the_clear() {
 #[test]
 fn no_trace_reaches_an_origin_through_tls() {
     let server = Authority::new().server(&["a.test"]);
-    let origin = origin::Origin::secure(server, |_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into());
+    let origin = origin::Origin::secure(server, |_| {
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
+    });
     let tls = "tls: { intercept: true, verify_upstream: false, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem }";
-    let ports = format!("  connect_ports: [1-65535]\n  tls_ports: [{}]\n", origin.port);
-    let gate = Gate::start(&format!("{CONFIG}{ports}{TRACING}{tls}\n"), &policy("", RULES));
+    let ports = format!(
+        "  connect_ports: [1-65535]\n  tls_ports: [{}]\n",
+        origin.port
+    );
+    let gate = Gate::start(
+        &format!("{CONFIG}{ports}{TRACING}{tls}\n"),
+        &policy("", RULES),
+    );
     let config = trusting(&gate);
     let authority = format!("a.test:{}", origin.port);
     let mut inside = Inside::try_open(gate.proxy, &authority, "a.test", &config).unwrap();
-    inside.send(format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n{}\r\n", fields()));
+    inside.send(format!(
+        "GET /x HTTP/1.1\r\nHost: {authority}\r\n{}\r\n",
+        fields()
+    ));
     let (head, _) = inside.answer();
     assert!(
         head.starts_with("HTTP/1.1 200 ") && head.contains(&format!("crawl-trace-id: {TRACE}")),
@@ -124,12 +157,23 @@ fn no_trace_reaches_an_origin_through_tls() {
     );
     until("the origin notes it", || origin.requests() == 1);
     let connections = origin.connections();
-    check_clean(&connections.iter().flat_map(|c| &c.heads).next().unwrap().clone());
+    check_clean(
+        &connections
+            .iter()
+            .flat_map(|c| &c.heads)
+            .next()
+            .unwrap()
+            .clone(),
+    );
 }
 
 #[test]
 fn other_clients_do_not_learn_of_a_trace() {
     let bench = bench(TRACING);
     let url = format!("http://a.test:{}/x", bench.origin.port);
-    assert_eq!(told(&ask(bench.gate.proxy, &url, &traceparent("01"))), "", "it was not asked for");
+    assert_eq!(
+        told(&ask(bench.gate.proxy, &url, &traceparent("01"))),
+        "",
+        "it was not asked for"
+    );
 }

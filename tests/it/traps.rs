@@ -46,15 +46,43 @@ impl Chance {
             "https:",
             "x;jsessionid=1",
         ];
-        const NAMES: [&str; 9] = ["a", "b", "sid", "s%69d", "SID", "utm_x", "utm_", "PHPSESSID", "day"];
+        const NAMES: [&str; 9] = [
+            "a",
+            "b",
+            "sid",
+            "s%69d",
+            "SID",
+            "utm_x",
+            "utm_",
+            "PHPSESSID",
+            "day",
+        ];
         const VALUES: [&str; 6] = ["=1", "=", "", "=2040", "=0123456789abcdef", "=a%26b"];
-        let (longest, most) = ([4, 10, 30][self.below(3) as usize], [3, 8, 40][self.below(3) as usize]);
-        let path: String = (0..self.below(longest)).map(|_| format!("/{}", self.pick(&SEGMENTS))).collect();
-        let query: Vec<String> =
-            (0..self.below(most)).map(|_| format!("{}{}", self.pick(&NAMES), self.pick(&VALUES))).collect();
-        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-        let path = if path.is_empty() { "/".to_owned() } else { path };
-        UrlTarget::parse(&format!("http://{}{path}{query}", self.pick(&["h.com", "h"]))).unwrap()
+        let (longest, most) = (
+            [4, 10, 30][self.below(3) as usize],
+            [3, 8, 40][self.below(3) as usize],
+        );
+        let path: String = (0..self.below(longest))
+            .map(|_| format!("/{}", self.pick(&SEGMENTS)))
+            .collect();
+        let query: Vec<String> = (0..self.below(most))
+            .map(|_| format!("{}{}", self.pick(&NAMES), self.pick(&VALUES)))
+            .collect();
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", query.join("&"))
+        };
+        let path = if path.is_empty() {
+            "/".to_owned()
+        } else {
+            path
+        };
+        UrlTarget::parse(&format!(
+            "http://{}{path}{query}",
+            self.pick(&["h.com", "h"])
+        ))
+        .unwrap()
     }
 }
 
@@ -66,8 +94,17 @@ fn most<'a>(all: impl Iterator<Item = &'a str>) -> usize {
 
 fn oracle(trap: Trap, target: &UrlTarget) -> bool {
     let url = url::Url::parse(target.as_str()).unwrap();
-    let segments: Vec<&str> = url.path_segments().unwrap().filter(|s| !s.is_empty()).collect();
-    let raw: Vec<&str> = url.query().unwrap_or("").split('&').filter(|p| !p.is_empty()).collect();
+    let segments: Vec<&str> = url
+        .path_segments()
+        .unwrap()
+        .filter(|s| !s.is_empty())
+        .collect();
+    let raw: Vec<&str> = url
+        .query()
+        .unwrap_or("")
+        .split('&')
+        .filter(|p| !p.is_empty())
+        .collect();
     let count = |pattern: &str, text: &str| Regex::new(pattern).unwrap().find_iter(text).count();
     let path_and_query = &url[url::Position::BeforePath..];
     match trap {
@@ -85,7 +122,11 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
         Trap::ManyParams => raw.len() > 32,
         // Of the first 64 parameters.
         Trap::RepeatedParam => {
-            most(raw.iter().take(64).map(|p| p.split_once('=').map_or(*p, |(n, _)| n))) > 3
+            most(
+                raw.iter()
+                    .take(64)
+                    .map(|p| p.split_once('=').map_or(*p, |(n, _)| n)),
+            ) > 3
         }
         Trap::HostInPath => {
             let host = url.host_str().unwrap();
@@ -95,7 +136,8 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
         Trap::Calendar => {
             let word = r"(?i)\b(calendar|year|month|day|date|viewcal|calendrier|jour)\b";
             let spaced = path_and_query.replace('_', " ");
-            let years = Regex::new(r"\b(19\d\d|2\d\d\d)((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?\b").unwrap();
+            let years =
+                Regex::new(r"\b(19\d\d|2\d\d\d)((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?\b").unwrap();
             let far = |year: &str| year.parse::<u16>().unwrap().abs_diff(YEAR) > 5;
             count(word, &spaced) > 0 && years.captures_iter(&spaced).any(|found| far(&found[1]))
         }
@@ -113,31 +155,59 @@ fn traps_equal_their_oracles() {
         let target = chance.url();
         for trap in Trap::ALL {
             let catches = trap.catches(&target, YEAR);
-            assert_eq!(catches, oracle(trap, &target), "{} {target:?}", trap.as_str());
+            assert_eq!(
+                catches,
+                oracle(trap, &target),
+                "{} {target:?}",
+                trap.as_str()
+            );
             *caught.entry(trap.as_str()).or_default() += usize::from(catches);
         }
     }
     caught.remove("long_url");
-    assert!(caught.values().all(|times| (100..URLS).contains(times)), "{caught:?}");
+    assert!(
+        caught.values().all(|times| (100..URLS).contains(times)),
+        "{caught:?}"
+    );
 }
 
 #[test]
 fn keys_equal_their_oracle() {
-    let text = "policy: 1\nname: p\noptions: { disposition: allow, strip_params: [sid, 'utm_*'] }\n";
-    let policy = load(&MemoryFiles::new().with("p", text), "p").unwrap().policy;
+    let text =
+        "policy: 1\nname: p\noptions: { disposition: allow, strip_params: [sid, 'utm_*'] }\n";
+    let policy = load(&MemoryFiles::new().with("p", text), "p")
+        .unwrap()
+        .policy;
     let stripped = Regex::new("^(sid|utm_.*)$").unwrap();
     let (mut chance, mut changed) = (Chance(2), 0);
     for _ in 0..URLS {
         let target = chance.url();
         let (trail, _) = policy.request(&Facts::of_url(&target));
         let key = policy.key_url(&trail, &target);
-        let (before, after) = (url::Url::parse(target.as_str()).unwrap(), url::Url::parse(&key).unwrap());
-        let kept: Vec<_> = before.query_pairs().filter(|(name, _)| !stripped.is_match(name)).collect();
-        assert_eq!(after.query_pairs().collect::<Vec<_>>(), kept, "{target:?} {key}");
-        assert_eq!(&before[..url::Position::AfterPath], &after[..url::Position::AfterPath]);
+        let (before, after) = (
+            url::Url::parse(target.as_str()).unwrap(),
+            url::Url::parse(&key).unwrap(),
+        );
+        let kept: Vec<_> = before
+            .query_pairs()
+            .filter(|(name, _)| !stripped.is_match(name))
+            .collect();
+        assert_eq!(
+            after.query_pairs().collect::<Vec<_>>(),
+            kept,
+            "{target:?} {key}"
+        );
+        assert_eq!(
+            &before[..url::Position::AfterPath],
+            &after[..url::Position::AfterPath]
+        );
         let again = UrlTarget::parse(&key).unwrap();
         let (trail, _) = policy.request(&Facts::of_url(&again));
-        assert_eq!(policy.key_url(&trail, &again), key, "the key of a key is that key");
+        assert_eq!(
+            policy.key_url(&trail, &again),
+            key,
+            "the key of a key is that key"
+        );
         changed += usize::from(*key != *target.as_str());
     }
     assert!((1_000..URLS).contains(&changed), "{changed}");
@@ -148,13 +218,18 @@ fn keys_equal_their_oracle() {
 fn the_first_trap_that_is_looked_for_decides() {
     let mut chance = Chance(3);
     for _ in 0..200 {
-        let names: Vec<&str> =
-            Trap::ALL.iter().filter(|_| chance.below(2) == 0).map(|t| t.as_str()).collect();
+        let names: Vec<&str> = Trap::ALL
+            .iter()
+            .filter(|_| chance.below(2) == 0)
+            .map(|t| t.as_str())
+            .collect();
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, traps: [{}] }}\nrules: [{{ id: no, when: {{ path: /b }}, set: {{ traps: none }} }}]\n",
             names.join(", ")
         );
-        let policy = load(&MemoryFiles::new().with("p", text), "p").unwrap().policy;
+        let policy = load(&MemoryFiles::new().with("p", text), "p")
+            .unwrap()
+            .policy;
         for _ in 0..50 {
             let target = chance.url();
             let (trail, decision) = policy.request(&Facts::of_url(&target));
@@ -163,7 +238,10 @@ fn the_first_trap_that_is_looked_for_decides() {
             }
             let looked_for =
                 |trap: &&Trap| names.contains(&trap.as_str()) && !target.path().starts_with("/b");
-            let first = Trap::ALL.iter().filter(looked_for).find(|trap| oracle(**trap, &target));
+            let first = Trap::ALL
+                .iter()
+                .filter(looked_for)
+                .find(|trap| oracle(**trap, &target));
             assert_eq!(trail.trap(), first.copied(), "{names:?} {target:?}");
             assert_eq!(decision.rejects(), first.is_some());
         }

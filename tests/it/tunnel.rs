@@ -21,34 +21,64 @@ fn check_refused(gate: &Gate, head: &str, line: &str, fields: &[&str]) {
     client.send(head);
     let answer = client.rest();
     let (status, rest) = answer.split_once("\r\n").unwrap_or_default();
-    assert_eq!(status.split_once(" id=").map_or(status, |(line, _)| line), line, "{head:?}");
+    assert_eq!(
+        status.split_once(" id=").map_or(status, |(line, _)| line),
+        line,
+        "{head:?}"
+    );
     let phrase = status.splitn(3, ' ').nth(2).unwrap_or_default();
     assert!(phrase.len() <= 80 && phrase.is_ascii(), "{phrase}");
-    let decision = phrase.split_once(" id=").map(|(_, id)| format!("crawl-decision: {id}")).unwrap();
-    for field in fields.iter().copied().chain(["connection: close", "crawl-policy: tunnels@", &decision]) {
+    let decision = phrase
+        .split_once(" id=")
+        .map(|(_, id)| format!("crawl-decision: {id}"))
+        .unwrap();
+    for field in
+        fields
+            .iter()
+            .copied()
+            .chain(["connection: close", "crawl-policy: tunnels@", &decision])
+    {
         assert!(
             rest.contains(&format!("\r\n{field}")) || rest.starts_with(field),
             "{head:?}: {field} in {answer}"
         );
     }
-    assert!(rest.contains("\"instance\":\"urn:crawlgate:decision:"), "{answer}");
+    assert!(
+        rest.contains("\"instance\":\"urn:crawlgate:decision:"),
+        "{answer}"
+    );
 }
 
 #[test]
 fn a_refused_connect_says_why_in_its_phrase() {
-    let gate = Gate::start(&config("connect_ports: [443, 80, 8443]\n  tls_ports: [443, 8443]", ""), POLICY);
-    let connect = |authority: &str, rest: &str| format!("CONNECT {authority} HTTP/1.1\r\n{rest}\r\n");
+    let gate = Gate::start(
+        &config(
+            "connect_ports: [443, 80, 8443]\n  tls_ports: [443, 8443]",
+            "",
+        ),
+        POLICY,
+    );
+    let connect =
+        |authority: &str, rest: &str| format!("CONNECT {authority} HTTP/1.1\r\n{rest}\r\n");
     for (head, line, fields) in [
         // decisions.md 4: a refused host.
         (
             connect("refused.test:443", "Host: refused.test:443\r\n"),
             "HTTP/1.1 451 Policy-451 rule=refused-host",
-            ["crawl-reason: rule", "crawl-rule: refused-host", "crawl-status: REJECTED_FILTER"],
+            [
+                "crawl-reason: rule",
+                "crawl-rule: refused-host",
+                "crawl-status: REJECTED_FILTER",
+            ],
         ),
         (
             connect("REFUSED.test.:443", ""),
             "HTTP/1.1 451 Policy-451 rule=refused-host",
-            ["crawl-reason: rule", "crawl-retry: policy-change", "content-type: application/problem+json"],
+            [
+                "crawl-reason: rule",
+                "crawl-retry: policy-change",
+                "content-type: application/problem+json",
+            ],
         ),
         // policy.md 4: the text names the rule and the ways out.
         (
@@ -63,17 +93,29 @@ fn a_refused_connect_says_why_in_its_phrase() {
         (
             connect("a.test:22", "Host: a.test:22\r\n"),
             "HTTP/1.1 403 Policy-403 reason=port_denied",
-            ["crawl-reason: port_denied", "crawl-code: 770", "crawl-status: REJECTED_REQUEST"],
+            [
+                "crawl-reason: port_denied",
+                "crawl-code: 770",
+                "crawl-status: REJECTED_REQUEST",
+            ],
         ),
         (
             connect("a.test", "Host: a.test\r\n"),
             "HTTP/1.1 400 Policy-400 reason=bad_request",
-            ["crawl-reason: bad_request", "crawl-retry: never", "crawl-status: REJECTED_REQUEST"],
+            [
+                "crawl-reason: bad_request",
+                "crawl-retry: never",
+                "crawl-status: REJECTED_REQUEST",
+            ],
         ),
         (
             connect("nowhere.invalid:443", "Host: x\r\n"),
             "HTTP/1.1 502 Policy-502 reason=upstream_dns",
-            ["crawl-reason: upstream_dns", "crawl-retry: after", "crawl-status: REJECTED_ERROR"],
+            [
+                "crawl-reason: upstream_dns",
+                "crawl-retry: after",
+                "crawl-status: REJECTED_ERROR",
+            ],
         ),
         (
             connect("private.test:443", "Host: x\r\n"),
@@ -88,7 +130,11 @@ fn a_refused_connect_says_why_in_its_phrase() {
         (
             connect("by-address.test:443", "Host: x\r\n"),
             "HTTP/1.1 451 Policy-451 rule=no-such-network",
-            ["crawl-reason: rule", "crawl-rule: no-such-network", "crawl-status: REJECTED_FILTER"],
+            [
+                "crawl-reason: rule",
+                "crawl-rule: no-such-network",
+                "crawl-status: REJECTED_FILTER",
+            ],
         ),
         // Nobody listens there.
         (
@@ -107,7 +153,10 @@ fn a_refused_connect_says_why_in_its_phrase() {
 
 #[test]
 fn an_address_is_vetted_however_it_is_written() {
-    let gate = Gate::start(&config("", "").replace("allow_loopback: true", "allow_loopback: false"), POLICY);
+    let gate = Gate::start(
+        &config("", "").replace("allow_loopback: true", "allow_loopback: false"),
+        POLICY,
+    );
     for authority in [
         "127.0.0.1:443",
         "127.1:443",
@@ -140,11 +189,20 @@ fn the_proxy_and_its_admin_listener_are_out_of_reach() {
     let ports = "connect_ports: [1-65535]\n  tls_ports: [1-65535]";
     let gate = Gate::start(&config(ports, ""), POLICY);
     for port in [gate.proxy.port(), gate.admin.port()] {
-        for host in ["127.0.0.1", "a.test", "[::ffff:127.0.0.1]", "127.0.0.2", "0x7f.1"] {
+        for host in [
+            "127.0.0.1",
+            "a.test",
+            "[::ffff:127.0.0.1]",
+            "127.0.0.2",
+            "0x7f.1",
+        ] {
             let mut client = Client::connect(gate.proxy);
             client.send(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
             let answer = client.rest();
-            assert!(answer.starts_with("HTTP/1.1 403 Policy-403 reason=ip_prohibited"), "{host}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 403 Policy-403 reason=ip_prohibited"),
+                "{host}: {answer}"
+            );
         }
     }
 }
@@ -173,7 +231,10 @@ fn what_cannot_be_read_is_a_bad_request() {
         client.send(format!("{line}\r\nHost: a.test\r\n\r\n"));
         let answer = client.rest();
         assert!(answer.starts_with("HTTP/1.1 400 "), "{line}: {answer}");
-        assert!(answer.contains("crawl-reason: bad_request"), "{line}: {answer}");
+        assert!(
+            answer.contains("crawl-reason: bad_request"),
+            "{line}: {answer}"
+        );
     }
 }
 
@@ -183,11 +244,25 @@ fn a_loop_is_seen() {
     let mut client = Client::connect(gate.proxy);
     // What the gate calls itself shows in a request that it passes on.
     let plain = Origin::http();
-    client.send(format!("GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n", plain.port));
+    client.send(format!(
+        "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
+        plain.port
+    ));
     let seen = plain.seen_within("\r\n\r\n");
-    let via = seen.lines().find_map(|l| l.strip_prefix("via: ")).unwrap().to_owned();
+    let via = seen
+        .lines()
+        .find_map(|l| l.strip_prefix("via: "))
+        .unwrap()
+        .to_owned();
     let mut client = Client::connect(gate.proxy);
-    client.send(format!("CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\nVia: {via}\r\n\r\n", origin.port));
-    assert!(client.rest().starts_with("HTTP/1.1 502 Policy-502 reason=loop id="));
+    client.send(format!(
+        "CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\nVia: {via}\r\n\r\n",
+        origin.port
+    ));
+    assert!(
+        client
+            .rest()
+            .starts_with("HTTP/1.1 502 Policy-502 reason=loop id=")
+    );
     assert_eq!(origin.connections(), 0);
 }

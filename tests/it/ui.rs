@@ -32,7 +32,11 @@ fn files() -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { found.push(path) }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                found.push(path)
+            }
         }
     }
     found.retain(|file| !file.ends_with("vendor/README.md"));
@@ -40,7 +44,9 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
-    answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    answer
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 #[tokio::test]
@@ -52,7 +58,10 @@ async fn every_file_is_served_with_what_a_browser_must_know() {
         assert_eq!(status(&answer), 200, "{path}");
         let whole = body(&answer) == fs::read_to_string(folder().join(asset.name)).unwrap();
         assert!(whole, "{path}: not the file in src/admin/ui");
-        let kind = match Path::new(asset.name).extension().and_then(|ending| ending.to_str()) {
+        let kind = match Path::new(asset.name)
+            .extension()
+            .and_then(|ending| ending.to_str())
+        {
             Some("html") => "text/html; charset=utf-8",
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
@@ -72,15 +81,31 @@ async fn the_page_stands_at_its_short_names_and_nothing_else_does() {
     let bench = Bench::new(None).await;
     let page = fs::read_to_string(folder().join("index.html")).unwrap();
     for path in ["/ui", "/ui/", "/ui?x=1", "/ui/index.html"] {
-        assert_eq!(body(&bench.ask(&format!("GET {path}"), "").await), page, "{path}");
+        assert_eq!(
+            body(&bench.ask(&format!("GET {path}"), "").await),
+            page,
+            "{path}"
+        );
     }
-    for path in
-        ["/uiindex.html", "/ui//app.js", "/ui/app.js/", "/ui/../Cargo.toml", "/ui/vendor/README.md", "/UI"]
-    {
-        assert_eq!(bench.status(&format!("GET {path}"), "").await, 404, "{path}");
+    for path in [
+        "/uiindex.html",
+        "/ui//app.js",
+        "/ui/app.js/",
+        "/ui/../Cargo.toml",
+        "/ui/vendor/README.md",
+        "/UI",
+    ] {
+        assert_eq!(
+            bench.status(&format!("GET {path}"), "").await,
+            404,
+            "{path}"
+        );
     }
     let wrong = bench.ask("POST /ui", "").await;
-    assert_eq!((status(&wrong), header(&wrong, "allow")), (405, Some("GET, HEAD")));
+    assert_eq!(
+        (status(&wrong), header(&wrong, "allow")),
+        (405, Some("GET, HEAD"))
+    );
 }
 
 #[tokio::test]
@@ -88,7 +113,10 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
     let bench = Bench::new(None).await;
     let first = bench.ask("GET /ui/app.js", "").await;
     let tag = header(&first, "etag").unwrap().to_owned();
-    assert!(tag.len() == 18 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+    assert!(
+        tag.len() == 18 && tag.starts_with('"') && tag.ends_with('"'),
+        "{tag}"
+    );
     for (field, expected) in [
         (tag.clone(), 304),
         (format!("W/{tag}"), 304),
@@ -97,17 +125,24 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
         ("\"other\"".to_owned(), 200),
         (tag.replace('"', ""), 200),
     ] {
-        let answer = bench.ask("GET /ui/app.js", &format!("If-None-Match: {field}\r\n")).await;
+        let answer = bench
+            .ask("GET /ui/app.js", &format!("If-None-Match: {field}\r\n"))
+            .await;
         assert_eq!(status(&answer), expected, "{field}");
         assert_eq!(header(&answer, "etag"), Some(&*tag), "{field}");
         assert_eq!(body(&answer).is_empty(), expected == 304, "{field}");
     }
-    let other = bench.ask("GET /ui/dom.js", &format!("If-None-Match: {tag}\r\n")).await;
+    let other = bench
+        .ask("GET /ui/dom.js", &format!("If-None-Match: {tag}\r\n"))
+        .await;
     assert_eq!(status(&other), 200, "another file has another tag");
 
     let head = bench.ask("HEAD /ui/app.js", "").await;
     assert_eq!((status(&head), body(&head)), (200, ""));
-    assert_eq!(header(&head, "content-length"), header(&first, "content-length"));
+    assert_eq!(
+        header(&head, "content-length"),
+        header(&first, "content-length")
+    );
 }
 
 /// As the API, not as the probes: the page shows URLs of the crawl.
@@ -117,22 +152,37 @@ async fn the_guard_stands_before_every_file() {
     for asset in ASSETS {
         let path = format!("GET /ui/{}", asset.name);
         assert_eq!(bench.status(&path, "").await, 401, "{path}");
-        assert_eq!(bench.status(&path, &format!("Authorization: Bearer {TOKEN}\r\n")).await, 200, "{path}");
+        assert_eq!(
+            bench
+                .status(&path, &format!("Authorization: Bearer {TOKEN}\r\n"))
+                .await,
+            200,
+            "{path}"
+        );
     }
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     let foreign = format!("{token}Origin: http://evil.example\r\n");
     assert_eq!(bench.status("GET /ui", &foreign).await, 403);
-    let rebound = bench.raw(&format!("GET /ui HTTP/1.1\r\nHost: evil.example\r\n{token}\r\n")).await;
+    let rebound = bench
+        .raw(&format!(
+            "GET /ui HTTP/1.1\r\nHost: evil.example\r\n{token}\r\n"
+        ))
+        .await;
     assert_eq!(status(&rebound), 403);
 }
 
 #[test]
 fn the_page_is_small_and_whole() {
     let files = files();
-    let size: u64 = files.iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+    let size: u64 = files
+        .iter()
+        .map(|file| fs::metadata(file).unwrap().len())
+        .sum();
     assert!(size < LARGEST, "the page has {size} bytes");
-    let on_disk: BTreeSet<_> =
-        files.iter().map(|file| file.strip_prefix(folder()).unwrap().to_str().unwrap()).collect();
+    let on_disk: BTreeSet<_> = files
+        .iter()
+        .map(|file| file.strip_prefix(folder()).unwrap().to_str().unwrap())
+        .collect();
     let served: BTreeSet<_> = ASSETS.iter().map(|asset| asset.name).collect();
     assert_eq!(on_disk, served, "what is in src/admin/ui is what is served");
 }
@@ -151,7 +201,10 @@ fn the_vendored_files_are_unchanged() {
 /// A file that names another host would fail under the policy of its own headers, and tell that host of the crawl.
 #[test]
 fn nothing_outside_is_named_and_what_is_named_exists() {
-    for file in files().iter().filter(|file| !file.ends_with("vendor/LICENSE")) {
+    for file in files()
+        .iter()
+        .filter(|file| !file.ends_with("vendor/LICENSE"))
+    {
         let text = fs::read_to_string(file).unwrap();
         let name = file.strip_prefix(folder()).unwrap().to_str().unwrap();
         let own = text
@@ -166,7 +219,10 @@ fn nothing_outside_is_named_and_what_is_named_exists() {
             assert!(!own.contains(scheme), "{name} has {scheme}");
         }
         for named in named(&text, name) {
-            assert!(ASSETS.iter().any(|asset| asset.name == named), "{name} names {named}");
+            assert!(
+                ASSETS.iter().any(|asset| asset.name == named),
+                "{name} names {named}"
+            );
         }
     }
 }
@@ -174,7 +230,10 @@ fn nothing_outside_is_named_and_what_is_named_exists() {
 /// Markup is never made of text, and there is none in the page that its policy would refuse.
 #[test]
 fn no_text_becomes_markup() {
-    for file in files().iter().filter(|file| !file.to_str().unwrap().contains("vendor")) {
+    for file in files()
+        .iter()
+        .filter(|file| !file.to_str().unwrap().contains("vendor"))
+    {
         let text = fs::read_to_string(file).unwrap();
         for word in [
             "innerHTML",
@@ -192,13 +251,21 @@ fn no_text_becomes_markup() {
     for word in ["<style", " style=", " onclick=", " onload=", "javascript:"] {
         assert!(!page.contains(word), "index.html: {word}");
     }
-    assert!(page.split("<script").skip(1).all(|script| script.starts_with(" src=")), "a script of its own");
+    assert!(
+        page.split("<script")
+            .skip(1)
+            .all(|script| script.starts_with(" src=")),
+        "a script of its own"
+    );
 }
 
 /// The files that a file names: `/ui/NAME` in the page, `from "./NAME"` in a module.
 fn named(text: &str, file: &str) -> Vec<String> {
-    let mut found: Vec<String> =
-        text.split("\"/ui/").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+    let mut found: Vec<String> = text
+        .split("\"/ui/")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().to_owned())
+        .collect();
     let parent = Path::new(file).parent().unwrap();
     for rest in text.split(" from \"").skip(1) {
         let name = rest.split('"').next().unwrap();

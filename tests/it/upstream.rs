@@ -28,7 +28,10 @@ rules: []
 
 /// The same, with one rule that forbids this.
 fn with_rule(forbidden: &str) -> String {
-    POLICY.replace("rules: []", &format!("rules: [ {{ id: only, forbid: {{ {forbidden} }} }} ]"))
+    POLICY.replace(
+        "rules: []",
+        &format!("rules: [ {{ id: only, forbid: {{ {forbidden} }} }} ]"),
+    )
 }
 
 /// A configuration: lines of `egress`, and whole groups.
@@ -48,7 +51,10 @@ egress:
 
 /// A gate to origins on loopback.
 fn gate(hosts: &str, more: &str) -> Gate {
-    Gate::start(&config(&format!("  allow_loopback: true\n  hosts: {hosts}"), more), POLICY)
+    Gate::start(
+        &config(&format!("  allow_loopback: true\n  hosts: {hosts}"), more),
+        POLICY,
+    )
 }
 
 /// One GET on a connection of its own: the whole answer.
@@ -59,16 +65,25 @@ fn get(proxy: SocketAddr, url: &str) -> String {
 /// One request on a connection of its own: the whole answer.
 fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
     let mut client = Client::connect(proxy);
-    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let length = if body.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
+    };
     let host = url.split('/').nth(2).unwrap();
-    client
-        .send(&format!("{method} {url} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n{body}"));
+    client.send(&format!(
+        "{method} {url} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n{body}"
+    ));
     client.rest()
 }
 
 /// The answer's status.
 fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("{answer:?}"))
 }
 
 /// How a request must have been refused.
@@ -86,11 +101,20 @@ fn check_refused(answer: &str, want: Refused, case: &str) {
     assert_eq!(status(answer), want.status, "{case}: {answer}");
     let head = answer.split("\r\n\r\n").next().unwrap_or_default();
     let field = |name: &str| {
-        head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap_or_default()
+        head.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            .unwrap_or_default()
     };
     assert_eq!(field("crawl-reason"), want.reason, "{case}: {answer}");
-    assert_eq!(field("crawl-code"), want.code.map_or(String::new(), |code| code.to_string()), "{case}");
+    assert_eq!(
+        field("crawl-code"),
+        want.code.map_or(String::new(), |code| code.to_string()),
+        "{case}"
+    );
     let proxy_status = field("proxy-status");
-    let error = proxy_status.split("error=").nth(1).and_then(|rest| rest.split(';').next());
+    let error = proxy_status
+        .split("error=")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next());
     assert_eq!(error, Some(want.error), "{case}: {proxy_status}");
 }

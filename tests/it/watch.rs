@@ -92,16 +92,28 @@ const SCENARIOS: &[Scenario] = &[
         name: "the list is written in place",
         layout: files,
         path: "policy.yaml",
-        steps: &[(|d| hosts(d, 2), Read::Hosts(2)), (|d| hosts(d, 3), Read::Hosts(3))],
+        steps: &[
+            (|d| hosts(d, 2), Read::Hosts(2)),
+            (|d| hosts(d, 3), Read::Hosts(3)),
+        ],
     },
     Scenario {
         name: "a packed list is written in place",
         layout: files,
         path: "policy.yaml",
         steps: &[
-            (|d| fs::write(d.join("lists/hosts.txt"), packed(2)).unwrap(), Read::Hosts(2)),
-            (|d| fs::write(d.join("lists/hosts.txt"), packed(3)).unwrap(), Read::Hosts(3)),
-            (|d| fs::write(d.join("lists/hosts.txt"), &packed(4)[..20]).unwrap(), Read::Refused),
+            (
+                |d| fs::write(d.join("lists/hosts.txt"), packed(2)).unwrap(),
+                Read::Hosts(2),
+            ),
+            (
+                |d| fs::write(d.join("lists/hosts.txt"), packed(3)).unwrap(),
+                Read::Hosts(3),
+            ),
+            (
+                |d| fs::write(d.join("lists/hosts.txt"), &packed(4)[..20]).unwrap(),
+                Read::Refused,
+            ),
         ],
     },
     Scenario {
@@ -110,7 +122,11 @@ const SCENARIOS: &[Scenario] = &[
         path: "policy.yaml",
         steps: &[(
             |d| {
-                fs::write(d.join(".policy.yaml.swp"), POLICY.replace("[{ id: r", "[{ id: renamed")).unwrap();
+                fs::write(
+                    d.join(".policy.yaml.swp"),
+                    POLICY.replace("[{ id: r", "[{ id: renamed"),
+                )
+                .unwrap();
                 hosts(d, 2);
                 fs::rename(d.join(".policy.yaml.swp"), d.join("policy.yaml")).unwrap();
             },
@@ -122,7 +138,10 @@ const SCENARIOS: &[Scenario] = &[
         layout: files,
         path: "policy.yaml",
         steps: &[
-            (|d| fs::remove_file(d.join("policy.yaml")).unwrap(), Read::Refused),
+            (
+                |d| fs::remove_file(d.join("policy.yaml")).unwrap(),
+                Read::Refused,
+            ),
             (files, Read::Hosts(1)),
         ],
     },
@@ -131,7 +150,10 @@ const SCENARIOS: &[Scenario] = &[
         layout: files,
         path: "policy.yaml",
         steps: &[
-            (|d| fs::remove_dir_all(d.join("lists")).unwrap(), Read::Refused),
+            (
+                |d| fs::remove_dir_all(d.join("lists")).unwrap(),
+                Read::Refused,
+            ),
             (
                 |d| {
                     files(d);
@@ -146,8 +168,14 @@ const SCENARIOS: &[Scenario] = &[
         layout: files,
         path: "policy.yaml",
         steps: &[
-            (|d| fs::write(d.join("policy.yaml"), &POLICY[..POLICY.len() / 2]).unwrap(), Read::Refused),
-            (|d| fs::write(d.join("policy.yaml"), POLICY).unwrap(), Read::Hosts(1)),
+            (
+                |d| fs::write(d.join("policy.yaml"), &POLICY[..POLICY.len() / 2]).unwrap(),
+                Read::Refused,
+            ),
+            (
+                |d| fs::write(d.join("policy.yaml"), POLICY).unwrap(),
+                Read::Hosts(1),
+            ),
         ],
     },
     Scenario {
@@ -156,11 +184,23 @@ const SCENARIOS: &[Scenario] = &[
         path: "policy.yaml",
         steps: &[
             (
-                |d| fs::write(d.join("policy.yaml"), POLICY.replace("hosts.txt", "more.txt")).unwrap(),
+                |d| {
+                    fs::write(
+                        d.join("policy.yaml"),
+                        POLICY.replace("hosts.txt", "more.txt"),
+                    )
+                    .unwrap()
+                },
                 Read::Refused,
             ),
-            (|d| fs::write(d.join("lists/more.txt"), list(5)).unwrap(), Read::Hosts(5)),
-            (|d| fs::write(d.join("lists/more.txt"), list(6)).unwrap(), Read::Hosts(6)),
+            (
+                |d| fs::write(d.join("lists/more.txt"), list(5)).unwrap(),
+                Read::Hosts(5),
+            ),
+            (
+                |d| fs::write(d.join("lists/more.txt"), list(6)).unwrap(),
+                Read::Hosts(6),
+            ),
         ],
     },
     Scenario {
@@ -168,10 +208,22 @@ const SCENARIOS: &[Scenario] = &[
         layout: |d| files(&d.join("policies")),
         path: "policies",
         steps: &[
-            (|d| fs::write(d.join("policies/zz.yaml"), "rules: [{ nonsense: 1 }]\n").unwrap(), Read::Refused),
-            (|d| fs::remove_file(d.join("policies/zz.yaml")).unwrap(), Read::Hosts(1)),
-            (|d| fs::rename(d.join("policies"), d.join("away")).unwrap(), Read::Refused),
-            (|d| fs::rename(d.join("away"), d.join("policies")).unwrap(), Read::Hosts(1)),
+            (
+                |d| fs::write(d.join("policies/zz.yaml"), "rules: [{ nonsense: 1 }]\n").unwrap(),
+                Read::Refused,
+            ),
+            (
+                |d| fs::remove_file(d.join("policies/zz.yaml")).unwrap(),
+                Read::Hosts(1),
+            ),
+            (
+                |d| fs::rename(d.join("policies"), d.join("away")).unwrap(),
+                Read::Refused,
+            ),
+            (
+                |d| fs::rename(d.join("away"), d.join("policies")).unwrap(),
+                Read::Hosts(1),
+            ),
         ],
     },
     Scenario {
@@ -206,13 +258,19 @@ const SCENARIOS: &[Scenario] = &[
         name: "a ConfigMap's file",
         layout: mount,
         path: "policy.yaml",
-        steps: &[(|d| swap(d, "..v2", 2), Read::Hosts(2)), (|d| swap(d, "..v3", 3), Read::Hosts(3))],
+        steps: &[
+            (|d| swap(d, "..v2", 2), Read::Hosts(2)),
+            (|d| swap(d, "..v3", 3), Read::Hosts(3)),
+        ],
     },
     Scenario {
         name: "a ConfigMap's directory",
         layout: mount,
         path: ".",
-        steps: &[(|d| swap(d, "..v2", 2), Read::Hosts(2)), (|d| swap(d, "..v3", 3), Read::Hosts(3))],
+        steps: &[
+            (|d| swap(d, "..v2", 2), Read::Hosts(2)),
+            (|d| swap(d, "..v3", 3), Read::Hosts(3)),
+        ],
     },
 ];
 
@@ -241,7 +299,10 @@ fn changes_are_seen_at_rest_and_once() {
         assert_eq!(found, Read::Hosts(1), "{}: at first", scenario.name);
         for (at, (change, expected)) in scenario.steps.iter().enumerate() {
             let told = format!("{}, step {at}", scenario.name);
-            assert!(!watch.look() && !watch.look(), "{told}: nothing has changed yet");
+            assert!(
+                !watch.look() && !watch.look(),
+                "{told}: nothing has changed yet"
+            );
             change(folder.path());
             assert!(!watch.look(), "{told}: it may be in the middle of changing");
             assert!(watch.look(), "{told}: it is seen");
@@ -249,7 +310,11 @@ fn changes_are_seen_at_rest_and_once() {
             assert_eq!(found, *expected, "{told}");
             watch = next;
         }
-        assert!(!watch.look() && !watch.look(), "{}: in the end", scenario.name);
+        assert!(
+            !watch.look() && !watch.look(),
+            "{}: in the end",
+            scenario.name
+        );
     }
 }
 

@@ -48,7 +48,9 @@ impl Whole {
         serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
     ) -> Self {
         let authority = Authority::new();
-        let tls = authority.leaf(&["a.test", "b.test"], When::Now).server_by(versions);
+        let tls = authority
+            .leaf(&["a.test", "b.test"], When::Now)
+            .server_by(versions);
         let origin = Origin::start(move |visit| serve(&visit, &tls));
         let config = "listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
@@ -66,7 +68,11 @@ egress:
             std::fs::write(command.get_current_dir().unwrap().join("origin.pem"), pem).unwrap();
         });
         let client = trusting(&gate);
-        Self { gate, client, origin }
+        Self {
+            gate,
+            client,
+            origin,
+        }
     }
 
     /// A connection into a tunnel to this host.
@@ -86,52 +92,96 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     let page = large.clone();
     let whole = Whole::answering(move |head| match path(head) {
         "/large" => answer(&page),
-        "/film" => "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5\r\n\r\nmovie".into(),
+        "/film" => {
+            "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5\r\n\r\nmovie".into()
+        }
         _ => with("Alt-Svc: h3=\":443\"\r\nCrawl-Status: FORGED\r\n", "a page"),
     });
     let host = whole.host("a.test");
     let mut client = whole.open("a.test");
     let (head, body) = client.ask(&host, "/page?q=1");
     check(&head, 200, &["crawl-status: ACCEPTED\r\n", "via: 1.1 "]);
-    assert!(!head.contains("FORGED") && !head.to_lowercase().contains("alt-svc"), "{head}");
+    assert!(
+        !head.contains("FORGED") && !head.to_lowercase().contains("alt-svc"),
+        "{head}"
+    );
     assert_eq!(body, "a page");
-    check(&client.ask(&host, "/private/x").0, 451, &["crawl-rule: private\r\n"]);
+    check(
+        &client.ask(&host, "/private/x").0,
+        451,
+        &["crawl-rule: private\r\n"],
+    );
     let (head, body) = client.ask(&host, "/film");
     check(&head, 451, &["crawl-rule: no-video\r\n"]);
     assert!(!body.contains("movie"), "{body}");
     assert!(client.ask(&host, "/large").1 == large);
     check(&client.ask(&host, "/page").0, 200, &[]);
-    let asked: Vec<String> = whole.origin.connections().iter().flat_map(|c| c.heads.clone()).collect();
+    let asked: Vec<String> = whole
+        .origin
+        .connections()
+        .iter()
+        .flat_map(|c| c.heads.clone())
+        .collect();
     let asked: Vec<&str> = asked.iter().map(|head| path(head)).collect();
     assert_eq!(asked, ["/page?q=1", "/film", "/large", "/page"]);
     let heads = whole.origin.connections().remove(0).heads;
-    assert!(heads[0].contains(&format!("\r\nhost: {host}\r\n")), "{}", heads[0]);
-    assert_eq!(metric(&whole.gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"), 1);
+    assert!(
+        heads[0].contains(&format!("\r\nhost: {host}\r\n")),
+        "{}",
+        heads[0]
+    );
+    assert_eq!(
+        metric(
+            &whole.gate,
+            "crawlgate_tunnels_total{verdict=\"intercept\"}"
+        ),
+        1
+    );
     for side in ["client", "origin"] {
         let count = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
         // The refused film has cost the origin's connection.
-        assert_eq!(metric(&whole.gate, &count), if side == "client" { 1 } else { 2 });
+        assert_eq!(
+            metric(&whole.gate, &count),
+            if side == "client" { 1 } else { 2 }
+        );
     }
-    until("tls_ms is told", || whole.gate.log().lines().any(|line| !line.contains("\"tls_ms\":null")));
+    until("tls_ms is told", || {
+        whole
+            .gate
+            .log()
+            .lines()
+            .any(|line| !line.contains("\"tls_ms\":null"))
+    });
 }
 
 /// What waits for what follows it leaves after 200 ms if nothing follows: nobody may have to wait for that.
 #[test]
 fn no_handshake_waits_for_what_is_held_back() {
     use rustls::version::{TLS12, TLS13};
-    for (client, origin) in [(&TLS13, &TLS13), (&TLS13, &TLS12), (&TLS12, &TLS13), (&TLS12, &TLS12)] {
-        let once = |_: &str| "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned();
+    for (client, origin) in [
+        (&TLS13, &TLS13),
+        (&TLS13, &TLS12),
+        (&TLS12, &TLS13),
+        (&TLS12, &TLS12),
+    ] {
+        let once = |_: &str| {
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned()
+        };
         let whole = Whole::start_by(&[origin], move |visit, tls| visit.secure(tls, &once));
         let config = trusting_by(&whole.gate, &[client]);
         let (authority, host) = (whole.host("a.test"), whole.host("a.test"));
         let fastest = (0..5).map(|_| {
             let began = Instant::now();
-            let mut inside = Inside::try_open(whole.gate.proxy, &authority, "a.test", &config).unwrap();
+            let mut inside =
+                Inside::try_open(whole.gate.proxy, &authority, "a.test", &config).unwrap();
             check(&inside.ask(&host, "/").0, 200, &[]);
             began.elapsed()
         });
         let fastest = fastest.min().unwrap();
-        assert!(fastest < Duration::from_millis(150), "{client:?} to {origin:?}: {fastest:?}");
+        assert!(
+            fastest < Duration::from_millis(150),
+            "{client:?} to {origin:?}: {fastest:?}"
+        );
     }
 }
 
@@ -139,14 +189,22 @@ fn no_handshake_waits_for_what_is_held_back() {
 fn bodies_go_up_whole() {
     let whole = Whole::start(|visit, tls| {
         visit.hello();
-        let Some(mut stream) = visit.handshake(tls) else { return };
+        let Some(mut stream) = visit.handshake(tls) else {
+            return;
+        };
         while let Some(head) = visit.request(&mut stream) {
-            let length =
-                head.lines().find_map(|l| l.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+            let length = head
+                .lines()
+                .find_map(|l| l.strip_prefix("content-length: "))
+                .unwrap()
+                .parse()
+                .unwrap();
             let mut body = vec![0; length];
             stream.read_exact(&mut body).unwrap();
             let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
-            stream.write_all(answer(&format!("{length} {sum}")).as_bytes()).unwrap();
+            stream
+                .write_all(answer(&format!("{length} {sum}")).as_bytes())
+                .unwrap();
             stream.flush().unwrap();
         }
     });
@@ -154,7 +212,9 @@ fn bodies_go_up_whole() {
     let mut client = whole.open("a.test");
     for length in [0, 1, 70_000, 1 << 20] {
         let body: String = "ab".repeat(length / 2) + &"c".repeat(length % 2);
-        client.send(format!("PUT /up HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"));
+        client.send(format!(
+            "PUT /up HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
         let sum: u64 = body.bytes().map(u64::from).sum();
         assert_eq!(client.answer().1, format!("{length} {sum}"));
     }
@@ -165,9 +225,17 @@ fn bodies_go_up_whole() {
 fn an_origin_that_breaks_off_is_seen_inside_tls() {
     let whole = Whole::start(|visit, tls| {
         visit.hello();
-        let Some(mut stream) = visit.handshake(tls) else { return };
-        let Some(head) = visit.request(&mut stream) else { return };
-        let length = if path(&head) == "/length" { "Content-Length: 100\r\n" } else { "" };
+        let Some(mut stream) = visit.handshake(tls) else {
+            return;
+        };
+        let Some(head) = visit.request(&mut stream) else {
+            return;
+        };
+        let length = if path(&head) == "/length" {
+            "Content-Length: 100\r\n"
+        } else {
+            ""
+        };
         let text = format!("HTTP/1.1 200 OK\r\n{length}Content-Type: text/plain\r\n\r\nhalf of it");
         stream.write_all(text.as_bytes()).unwrap();
         stream.flush().unwrap();
@@ -175,11 +243,17 @@ fn an_origin_that_breaks_off_is_seen_inside_tls() {
     });
     for path in ["/length", "/to-the-end"] {
         let mut client = whole.open("a.test");
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", whole.host("a.test")));
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            whole.host("a.test")
+        ));
         let mut got = Vec::new();
         let error = client.0.read_to_end(&mut got).unwrap_err();
         assert!(
-            matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset),
+            matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+            ),
             "{path}: {error}"
         );
     }
@@ -193,9 +267,13 @@ fn a_client_that_leaves_while_it_is_held_inside_tls_frees_its_place() {
     check(&first.ask(&host, "/slow/1").0, 200, &[]);
     let mut held = whole.open("a.test");
     held.send(format!("GET /slow/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    until("it is held", || metric(&whole.gate, "crawlgate_held_requests") == 1);
+    until("it is held", || {
+        metric(&whole.gate, "crawlgate_held_requests") == 1
+    });
     drop(held);
-    until("its place is free", || metric(&whole.gate, "crawlgate_held_requests") == 0);
+    until("its place is free", || {
+        metric(&whole.gate, "crawlgate_held_requests") == 0
+    });
     assert_eq!(whole.origin.requests(), 1);
 }
 
@@ -207,9 +285,28 @@ fn robots_hold_inside_tls() {
     });
     let host = whole.host("b.test");
     let mut client = whole.open("b.test");
-    check(&client.ask(&host, "/no/x").0, 451, &["crawl-reason: robots_txt\r\n"]);
-    check(&client.ask(&host, "/yes").0, 200, &["crawl-status: ACCEPTED\r\n"]);
-    assert_eq!(client.ask(&host, "/robots.txt").1, "User-agent: *\nDisallow: /no\n");
-    let heads: Vec<String> = whole.origin.connections().iter().flat_map(|c| c.heads.clone()).collect();
-    assert_eq!(heads.iter().map(|head| path(head)).collect::<Vec<_>>(), ["/robots.txt", "/yes"]);
+    check(
+        &client.ask(&host, "/no/x").0,
+        451,
+        &["crawl-reason: robots_txt\r\n"],
+    );
+    check(
+        &client.ask(&host, "/yes").0,
+        200,
+        &["crawl-status: ACCEPTED\r\n"],
+    );
+    assert_eq!(
+        client.ask(&host, "/robots.txt").1,
+        "User-agent: *\nDisallow: /no\n"
+    );
+    let heads: Vec<String> = whole
+        .origin
+        .connections()
+        .iter()
+        .flat_map(|c| c.heads.clone())
+        .collect();
+    assert_eq!(
+        heads.iter().map(|head| path(head)).collect::<Vec<_>>(),
+        ["/robots.txt", "/yes"]
+    );
 }

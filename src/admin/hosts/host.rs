@@ -39,7 +39,12 @@ fn tracked(host: &HostSeen) -> Json {
 }
 
 /// All that is known of one.
-pub(super) fn shown(name: &Name, seen: &HostSeen, dead: &[(SocketAddr, Duration)], robots: Json) -> Json {
+pub(super) fn shown(
+    name: &Name,
+    seen: &HostSeen,
+    dead: &[(SocketAddr, Duration)],
+    robots: Json,
+) -> Json {
     let mut document = row(seen);
     let is_tracked = seen.tracked == Tracked::Yes;
     let refusing = |(address, left): &(SocketAddr, Duration)| json!({ "address": address.to_string(), "for_ms": ms(*left) });

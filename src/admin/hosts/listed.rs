@@ -39,8 +39,12 @@ enum Sort {
     Name,
 }
 
-const SORTS: [(&str, Sort); 4] =
-    [("waiting", Sort::Waiting), ("next", Sort::Next), ("rest", Sort::Rest), ("name", Sort::Name)];
+const SORTS: [(&str, Sort); 4] = [
+    ("waiting", Sort::Waiting),
+    ("next", Sort::Next),
+    ("rest", Sort::Rest),
+    ("name", Sort::Name),
+];
 
 impl Sort {
     fn order(self, one: &HostSeen, other: &HostSeen) -> Ordering {
@@ -58,13 +62,21 @@ impl Sort {
 impl Listed {
     /// Reads `sort`, `limit` and `q`.
     pub(super) fn read(query: Option<&str>) -> Result<Self, Mistake> {
-        let mut listed = Self { sort: Sort::Waiting, limit: USUAL, part: String::new() };
+        let mut listed = Self {
+            sort: Sort::Waiting,
+            limit: USUAL,
+            part: String::new(),
+        };
         for (key, value) in single(parameters(query)?, &["sort", "limit", "q"])? {
             match key.as_str() {
                 "sort" => listed.sort = sort(&value)?,
                 "limit" => listed.limit = limit(&value)?,
                 "q" => listed.part = value.to_lowercase(),
-                _ => return Err(Mistake("there is no such parameter; allowed: sort, limit, q".into())),
+                _ => {
+                    return Err(Mistake(
+                        "there is no such parameter; allowed: sort, limit, q".into(),
+                    ));
+                }
             }
         }
         Ok(listed)
@@ -85,11 +97,16 @@ impl Listed {
 
 fn sort(word: &str) -> Result<Sort, Mistake> {
     let known = SORTS.into_iter().find(|(name, _)| *name == word);
-    known.map(|(_, sort)| sort).ok_or_else(|| Mistake("`sort` is waiting, next, rest or name".into()))
+    known
+        .map(|(_, sort)| sort)
+        .ok_or_else(|| Mistake("`sort` is waiting, next, rest or name".into()))
 }
 
 fn limit(text: &str) -> Result<usize, Mistake> {
-    let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit) && !text.starts_with('+'));
+    let limit = text
+        .parse()
+        .ok()
+        .filter(|limit| (1..=MOST).contains(limit) && !text.starts_with('+'));
     limit.ok_or_else(|| Mistake(format!("`limit` is a number from 1 to {MOST}")))
 }
 

@@ -18,21 +18,37 @@ impl Name {
     pub(super) fn read(text: &str) -> Result<Self, Mistake> {
         if let Some(address) = text.strip_prefix('@') {
             let known: IpAddr = address.parse().map_err(|_| no_host())?;
-            return Ok(Self { host: format!("@{known}"), port: None });
+            return Ok(Self {
+                host: format!("@{known}"),
+                port: None,
+            });
         }
         if let Ok(host) = canonical_host(text) {
             return Ok(Self { host, port: None });
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(no_host)?;
         let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = port.parse().ok().filter(|port| digits && *port != 0).ok_or_else(no_host)?;
-        Ok(Self { host: canonical_host(host).map_err(|_| no_host())?, port: Some(port) })
+        let port = port
+            .parse()
+            .ok()
+            .filter(|port| digits && *port != 0)
+            .ok_or_else(no_host)?;
+        Ok(Self {
+            host: canonical_host(host).map_err(|_| no_host())?,
+            port: Some(port),
+        })
     }
 
     /// The names by which it may be paced: an IPv6 address with brackets as a host, without as an address.
     pub(super) fn keys(&self) -> Vec<&str> {
-        let bare = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        [Some(self.host.as_str()), bare].into_iter().flatten().collect()
+        let bare = self
+            .host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        [Some(self.host.as_str()), bare]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Whether a robots.txt is one that is asked about.
@@ -43,7 +59,10 @@ impl Name {
 }
 
 fn no_host() -> Mistake {
-    Mistake("write a host, such as www.example.com, 192.0.2.7 or [2001:db8::7], perhaps with a port".into())
+    Mistake(
+        "write a host, such as www.example.com, 192.0.2.7 or [2001:db8::7], perhaps with a port"
+            .into(),
+    )
 }
 
 #[cfg(test)]

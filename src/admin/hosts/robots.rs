@@ -37,13 +37,20 @@ enum What {
 impl Judged {
     /// Reads `url` (or a path that begins with `/`) and `agent`.
     pub(super) fn read(query: Option<&str>, name: &Name) -> Result<Self, Mistake> {
-        let mut judged = Self { agent: EVERYBODY.into(), what: What::Nothing };
+        let mut judged = Self {
+            agent: EVERYBODY.into(),
+            what: What::Nothing,
+        };
         for (key, value) in single(parameters(query)?, &["url", "agent"])? {
             match key.as_str() {
                 "agent" | "url" if value.is_empty() => {}
                 "agent" => judged.agent = value,
                 "url" => judged.what = What::read(&value, name)?,
-                _ => return Err(Mistake("there is no such parameter; allowed: url, agent".into())),
+                _ => {
+                    return Err(Mistake(
+                        "there is no such parameter; allowed: url, agent".into(),
+                    ));
+                }
             }
         }
         Ok(judged)
@@ -54,7 +61,9 @@ impl Judged {
         let base = file.base();
         match &self.what {
             What::Nothing => None,
-            What::Url(url) if url.base() == base => Some((url.path_and_query(), url.as_str().to_owned())),
+            What::Url(url) if url.base() == base => {
+                Some((url.path_and_query(), url.as_str().to_owned()))
+            }
             What::Url(_) => None,
             What::Path(path) => Some((path, format!("{}{path}", base.trim_end_matches('/')))),
         }
@@ -63,9 +72,15 @@ impl Judged {
 
 impl What {
     fn read(text: &str, name: &Name) -> Result<Self, Mistake> {
-        let parse = |url: &str| UrlTarget::parse(url).map_err(|mistake| Mistake(format!("`url`: {mistake}")));
+        let parse = |url: &str| {
+            UrlTarget::parse(url).map_err(|mistake| Mistake(format!("`url`: {mistake}")))
+        };
         if text.starts_with('/') {
-            return Ok(Self::Path(parse(&format!("http://x{text}"))?.path_and_query().to_owned()));
+            return Ok(Self::Path(
+                parse(&format!("http://x{text}"))?
+                    .path_and_query()
+                    .to_owned(),
+            ));
         }
         let url = parse(text)?;
         match url.host() == name.host {
@@ -79,7 +94,11 @@ impl What {
 /// file on each of its ports.
 pub(super) fn shown(files: &[RobotsSeen], judged: &Judged) -> Json {
     let mut room = TEXTS;
-    files.iter().take(FILES).map(|file| one(file, judged, &mut room)).collect()
+    files
+        .iter()
+        .take(FILES)
+        .map(|file| one(file, judged, &mut room))
+        .collect()
 }
 
 fn one(seen: &RobotsSeen, judged: &Judged, room: &mut usize) -> Json {
@@ -112,7 +131,9 @@ fn one(seen: &RobotsSeen, judged: &Judged, room: &mut usize) -> Json {
 fn ruling(file: &Text, agent: &str, path_and_query: &str, url: &str) -> Option<Json> {
     let ruling = file.ruling(agent, path_and_query)?;
     let (line, rule) = ruling.cause.unzip();
-    Some(json!({ "url": url, "allow": ruling.allow, "line": line, "rule": rule, "group": ruling.group }))
+    Some(
+        json!({ "url": url, "allow": ruling.allow, "line": line, "rule": rule, "group": ruling.group }),
+    )
 }
 
 #[cfg(test)]

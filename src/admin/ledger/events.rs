@@ -36,7 +36,11 @@ impl LedgerApi {
 impl Asked {
     fn read(query: Option<&str>) -> Result<Self, Mistake> {
         let keys = ["after", "limit", "kind"];
-        let mut asked = Self { after: Cursor::default(), limit: USUAL, kind: None };
+        let mut asked = Self {
+            after: Cursor::default(),
+            limit: USUAL,
+            kind: None,
+        };
         for (key, value) in single(parameters(query)?, &keys)? {
             match key.as_str() {
                 "after" => asked.after = after(&value)?,
@@ -76,16 +80,29 @@ impl Asked {
                 break !whole;
             }
         };
-        Ok(page::json(StatusCode::OK, &json!({ "events": events, "next": last.0, "more": more })))
+        Ok(page::json(
+            StatusCode::OK,
+            &json!({ "events": events, "next": last.0, "more": more }),
+        ))
     }
 }
 
 fn after(text: &str) -> Result<Cursor, Mistake> {
-    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-    number.map(Cursor).ok_or_else(|| Mistake("`after` is a number, as `next` of an answer is".into()))
+    let number = text
+        .parse()
+        .ok()
+        .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    number
+        .map(Cursor)
+        .ok_or_else(|| Mistake("`after` is a number, as `next` of an answer is".into()))
 }
 
 fn kind(word: &str) -> Result<EventKind, Mistake> {
-    let words = || Mistake(format!("`kind` is {}", EventKind::ALL.map(EventKind::as_str).join(", ")));
+    let words = || {
+        Mistake(format!(
+            "`kind` is {}",
+            EventKind::ALL.map(EventKind::as_str).join(", ")
+        ))
+    };
     EventKind::from_word(word).ok_or_else(words)
 }

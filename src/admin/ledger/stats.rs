@@ -16,7 +16,10 @@ impl LedgerApi {
         let sweep = self.sweeping();
         self.look(move |look| {
             let (stats, bytes) = (look.ledger.stats(), look.ledger.bytes());
-            Ok(page::json(StatusCode::OK, &ledger::to_json(&stats, bytes, sweep)))
+            Ok(page::json(
+                StatusCode::OK,
+                &ledger::to_json(&stats, bytes, sweep),
+            ))
         })
         .await
     }

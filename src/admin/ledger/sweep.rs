@@ -128,14 +128,19 @@ impl LedgerApi {
 fn read(body: &[u8]) -> Result<How, Mistake> {
     let order: Order = serde_json::from_slice(body).map_err(|error| {
         let error = beginning(&error);
-        Mistake::Words(format!("the body is no JSON object with `dry_run`: {error}"))
+        Mistake::Words(format!(
+            "the body is no JSON object with `dry_run`: {error}"
+        ))
     })?;
-    Ok(if order.dry_run { How::DryRun } else { How::ForGood })
+    Ok(if order.dry_run {
+        How::DryRun
+    } else {
+        How::ForGood
+    })
 }
 
 fn shown(progress: &Progress) -> Json {
-    let gap =
-        |gap: &Gap| json!({ "crawler": gap.crawler, "url": gap.url, "rule": gap.rule, "code": gap.code });
+    let gap = |gap: &Gap| json!({ "crawler": gap.crawler, "url": gap.url, "rule": gap.rule, "code": gap.code });
     json!({
         "state": match progress.state {
             State::Running => "running",

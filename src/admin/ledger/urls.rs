@@ -59,8 +59,13 @@ impl LedgerApi {
 
 impl Asked {
     fn read(query: Option<&str>) -> Result<Self, Mistake> {
-        let mut asked =
-            Self { after: None, limit: USUAL, sought: Sought::default(), url: None, crawler: None };
+        let mut asked = Self {
+            after: None,
+            limit: USUAL,
+            sought: Sought::default(),
+            url: None,
+            crawler: None,
+        };
         let mut keys = vec!["after", "limit", "url"];
         keys.extend(Sought::KEYS);
         for (key, value) in single(parameters(query)?, &keys)? {
@@ -72,7 +77,10 @@ impl Asked {
                 "url" => asked.url = Some(url(&value)?),
                 key if !keys.contains(&key) => return Err(unknown(&keys)),
                 key => {
-                    asked.sought.set(key, &value).map_err(|error| Mistake(error.to_string()))?;
+                    asked
+                        .sought
+                        .set(key, &value)
+                        .map_err(|error| Mistake(error.to_string()))?;
                     if key == "crawler" && !value.is_empty() {
                         asked.crawler = Some(value);
                     }
@@ -91,13 +99,24 @@ impl Asked {
                 (piece.found, piece.next)
             }
         };
-        let urls: Vec<Json> = found.iter().map(|(key, found)| record::to_json(*key, found)).collect();
-        Ok(page::json(StatusCode::OK, &json!({ "urls": urls, "next": next.map(|key| key.to_string()) })))
+        let urls: Vec<Json> = found
+            .iter()
+            .map(|(key, found)| record::to_json(*key, found))
+            .collect();
+        Ok(page::json(
+            StatusCode::OK,
+            &json!({ "urls": urls, "next": next.map(|key| key.to_string()) }),
+        ))
     }
 
     /// Each crawler has a record of its own.
     fn records_of(&self, url: &UrlTarget, look: &Look) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
-        let all = || look.crawlers.iter().map(Crawler::as_str).chain([Crawler::ANONYMOUS]);
+        let all = || {
+            look.crawlers
+                .iter()
+                .map(Crawler::as_str)
+                .chain([Crawler::ANONYMOUS])
+        };
         let crawlers: Vec<&str> = match &self.crawler {
             Some(crawler) => vec![crawler],
             None => all().collect(),
@@ -105,7 +124,11 @@ impl Asked {
         let keys = crawlers.into_iter().map(|crawler| look.key(crawler, url));
         let found = keys.map(|key| Ok(look.ledger.find(key)?.map(|found| (key, found))));
         let found: Vec<Option<(Key, Arc<Record>)>> = found.collect::<Result<_, Failed>>()?;
-        Ok(found.into_iter().flatten().filter(|(_, found)| self.sought.fits(found)).collect())
+        Ok(found
+            .into_iter()
+            .flatten()
+            .filter(|(_, found)| self.sought.fits(found))
+            .collect())
     }
 }
 
@@ -113,7 +136,9 @@ impl Look {
     /// Under which key a GET for a URL is kept for a crawler.
     fn key(&self, crawler: &str, url: &UrlTarget) -> Key {
         let facts = json!({ "url": url.as_str(), "crawler": crawler });
-        let facts = facts.as_object().and_then(|facts| CaseFacts::from_json(facts).ok());
+        let facts = facts
+            .as_object()
+            .and_then(|facts| CaseFacts::from_json(facts).ok());
         match (&self.policy, facts) {
             (Some(policy), Some(facts)) => {
                 let trial = Trial::new(policy, &facts, Profile::Generic);
@@ -134,7 +159,10 @@ fn url(text: &str) -> Result<UrlTarget, Mistake> {
 }
 
 fn unknown(keys: &[&str]) -> Mistake {
-    Mistake(format!("there is no such parameter; allowed: {}", keys.join(", ")))
+    Mistake(format!(
+        "there is no such parameter; allowed: {}",
+        keys.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -145,8 +173,14 @@ mod tests {
     fn queries_are_read_or_refused() {
         for (query, fits) in [
             ("", true),
-            ("after=&limit=1000&host=*.a.test&status=ACCEPTED&code=&known=true", true),
-            ("after=000000000000000000000000000000ff&prefix=http%3A%2F%2Fa.test", true),
+            (
+                "after=&limit=1000&host=*.a.test&status=ACCEPTED&code=&known=true",
+                true,
+            ),
+            (
+                "after=000000000000000000000000000000ff&prefix=http%3A%2F%2Fa.test",
+                true,
+            ),
             ("url=http%3A%2F%2Fa.test%2F&crawler=news", true),
             ("after=ff", false),
             ("limit=0", false),

@@ -31,7 +31,8 @@ impl Id {
             return Some(Self::Trace(lower()));
         }
         let (instance, number) = text.split_once('-')?;
-        let fits = instance.len() == 8 && (1..=16).contains(&number.len()) && hex(instance) && hex(number);
+        let fits =
+            instance.len() == 8 && (1..=16).contains(&number.len()) && hex(instance) && hex(number);
         fits.then(|| Self::Decision(lower()))
     }
 
@@ -64,12 +65,18 @@ pub(super) fn no_id() -> Response<Full<Bytes>> {
 
 /// The line, with the facts that `POST /api/v1/explain` takes; of a trace the latest, with the ids of the others.
 pub(super) fn answer(kept: &Kept, id: &Id) -> Response<Full<Bytes>> {
-    let lines = kept.having(&id.member()).filter_map(|line| serde_json::from_slice::<Map<_, _>>(line).ok());
+    let lines = kept
+        .having(&id.member())
+        .filter_map(|line| serde_json::from_slice::<Map<_, _>>(line).ok());
     let mut found = lines.filter(|line| line.get(id.key()).is_some_and(|value| value == id.text()));
-    let Some(mut line) = found.next() else { return gone(kept) };
+    let Some(mut line) = found.next() else {
+        return gone(kept);
+    };
     line.insert("facts".into(), facts(&line));
     if let Id::Trace(_) = id {
-        let others = found.take(OTHERS).map(|mut line| line.remove("decision").unwrap_or_default());
+        let others = found
+            .take(OTHERS)
+            .map(|mut line| line.remove("decision").unwrap_or_default());
         line.insert("others".into(), others.collect());
     }
     page::json(StatusCode::OK, &Json::Object(line))
@@ -90,7 +97,11 @@ fn facts(line: &Map<String, Json>) -> Json {
     });
     let url = line.get("url").and_then(Json::as_str);
     let has_url = url.is_some_and(|url| !url.ends_with(REDACTED));
-    if has_url { Json::Object(known.collect()) } else { Json::Null }
+    if has_url {
+        Json::Object(known.collect())
+    } else {
+        Json::Null
+    }
 }
 
 /// How far the ring reaches back, since that may be why.
@@ -115,7 +126,10 @@ mod tests {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         for (text, id) in [
             ("9f3c01ab-1f", Some(Id::Decision("9f3c01ab-1f".into()))),
-            ("9F3C01AB-ffffffffffffffff", Some(Id::Decision("9f3c01ab-ffffffffffffffff".into()))),
+            (
+                "9F3C01AB-ffffffffffffffff",
+                Some(Id::Decision("9f3c01ab-ffffffffffffffff".into())),
+            ),
             (trace, Some(Id::Trace(trace.into()))),
             ("", None),
             ("-", None),

@@ -65,19 +65,32 @@ impl Sought {
                 ("follow", "false") => until = Until::Now,
                 ("follow", _) => return Err(Mistake("`follow` is true or false".into())),
                 (key, value) => {
-                    let known = KEYS.iter().zip(&mut groups).find(|((name, ..), _)| *name == key);
+                    let known = KEYS
+                        .iter()
+                        .zip(&mut groups)
+                        .find(|((name, ..), _)| *name == key);
                     let ((_, field, comparison), group) = known.ok_or_else(|| unknown(key))?;
                     group.extend(filter(*field, *comparison, value)?);
                 }
             }
         }
-        let groups = groups.into_iter().filter(|group| !group.is_empty()).collect();
-        Ok(Self { recent, until, sieve: Sieve::of(groups) })
+        let groups = groups
+            .into_iter()
+            .filter(|group| !group.is_empty())
+            .collect();
+        Ok(Self {
+            recent,
+            until,
+            sieve: Sieve::of(groups),
+        })
     }
 }
 
 fn count_of(text: &str) -> Result<usize, Mistake> {
-    let count = text.parse().ok().filter(|count| *count <= RECENT_MOST && !text.starts_with('+'));
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| *count <= RECENT_MOST && !text.starts_with('+'));
     count.ok_or_else(|| Mistake(format!("`recent` is a number from 0 to {RECENT_MOST}")))
 }
 
@@ -91,7 +104,10 @@ fn filter(field: Field, comparison: Comparison, value: &str) -> Result<Option<Fi
     let filter = match comparison {
         Comparison::Part => Filter::contains(field, value),
         Comparison::AtLeast => {
-            let number = value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+            let number = value
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite() && *number >= 0.0);
             Filter::at_least(
                 field,
                 number.ok_or_else(|| Mistake("`held` is a number of milliseconds".into()))?,
@@ -103,11 +119,16 @@ fn filter(field: Field, comparison: Comparison, value: &str) -> Result<Option<Fi
 }
 
 fn unknown(key: &str) -> Mistake {
-    let names: Vec<&str> =
-        ["recent", "follow"].into_iter().chain(KEYS.iter().map(|(name, ..)| *name)).collect();
+    let names: Vec<&str> = ["recent", "follow"]
+        .into_iter()
+        .chain(KEYS.iter().map(|(name, ..)| *name))
+        .collect();
     let near = nearest(key, names.iter().copied());
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    Mistake(format!("there is no such parameter; allowed: {}{near}", names.join(", ")))
+    Mistake(format!(
+        "there is no such parameter; allowed: {}{near}",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -119,8 +140,16 @@ mod tests {
         for (query, recent, until) in [
             ("", 100, Until::Forever),
             ("recent=0&follow=false", 0, Until::Now),
-            ("recent=10000&follow=true&host=&held=", 10_000, Until::Forever),
-            ("host=*.a.test&host=b.test&held=1.5&url=%2Fx%3F", 100, Until::Forever),
+            (
+                "recent=10000&follow=true&host=&held=",
+                10_000,
+                Until::Forever,
+            ),
+            (
+                "host=*.a.test&host=b.test&held=1.5&url=%2Fx%3F",
+                100,
+                Until::Forever,
+            ),
         ] {
             let sought = Sought::read(Some(query)).unwrap();
             assert_eq!((sought.recent, sought.until), (recent, until), "{query}");

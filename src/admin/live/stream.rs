@@ -15,7 +15,12 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const STALL: Duration = Duration::from_secs(30);
 
 /// Hands on what is kept and what follows, until the log is closed or the reader has left or takes nothing.
-pub(super) async fn run(first: Bytes, follower: Option<Follower>, sieve: &Sieve, out: Sender<Bytes>) {
+pub(super) async fn run(
+    first: Bytes,
+    follower: Option<Follower>,
+    sieve: &Sieve,
+    out: Sender<Bytes>,
+) {
     if all_of(first, &out).await == Reader::Gone {
         return;
     }
@@ -97,14 +102,23 @@ mod tests {
         let all: String = (0..100_000).map(|n| format!("{n:09}\n")).collect();
         let first = all.clone().into();
         tokio::spawn(async move { run(first, None, &Sieve::open(), out).await });
-        let (mut clock, mut read, mut taken) = (interval(STALL - Duration::from_secs(1)), String::new(), 0);
+        let (mut clock, mut read, mut taken) =
+            (interval(STALL - Duration::from_secs(1)), String::new(), 0);
         while let Some(piece) = pieces.recv().await {
-            assert!(piece.len() <= 64 << 10 && piece.ends_with(b"\n"), "{}", piece.len());
+            assert!(
+                piece.len() <= 64 << 10 && piece.ends_with(b"\n"),
+                "{}",
+                piece.len()
+            );
             read.push_str(str::from_utf8(&piece).unwrap());
             taken += 1;
             clock.tick().await;
         }
-        assert!(read == all && taken >= 16, "{} bytes in {taken} pieces", read.len());
+        assert!(
+            read == all && taken >= 16,
+            "{} bytes in {taken} pieces",
+            read.len()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -114,7 +128,9 @@ mod tests {
         let (_, follower) = tap.follow();
         let mut clock = interval(Duration::from_secs(1));
         let source =
-            tokio::spawn(async move { run("a\n".into(), Some(follower), &Sieve::open(), out).await });
+            tokio::spawn(
+                async move { run("a\n".into(), Some(follower), &Sieve::open(), out).await },
+            );
         let mut seconds = 0;
         while !source.is_finished() {
             clock.tick().await;
@@ -122,7 +138,10 @@ mod tests {
         }
         // The old lines at once, a blank one behind 10 s; another does not fit.
         assert!((50..=53).contains(&seconds), "{seconds}");
-        assert_eq!((pieces.recv().await.unwrap(), pieces.recv().await.unwrap()), ("a\n".into(), "\n".into()));
+        assert_eq!(
+            (pieces.recv().await.unwrap(), pieces.recv().await.unwrap()),
+            ("a\n".into(), "\n".into())
+        );
         assert_eq!(pieces.recv().await, None);
     }
 }

@@ -23,7 +23,11 @@ pub struct ProxyArgs {
 impl ProxyArgs {
     /// What they change of the configuration.
     pub(in crate::cli) fn overrides(&self) -> Overrides {
-        Overrides { config: self.config.clone(), admin: self.admin, ..Overrides::default() }
+        Overrides {
+            config: self.config.clone(),
+            admin: self.admin,
+            ..Overrides::default()
+        }
     }
 }
 

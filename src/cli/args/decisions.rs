@@ -64,6 +64,13 @@ fn filter(text: &str) -> Result<Filter, NoFilter> {
 
 /// A number of rows, or all.
 pub(super) fn limit(text: &str) -> Result<Limit, String> {
-    let number = if text == "all" { Some(usize::MAX) } else { text.parse().ok() };
-    number.filter(|rows| *rows > 0).map(Limit).ok_or_else(|| "write a number from 1 on, or all".to_owned())
+    let number = if text == "all" {
+        Some(usize::MAX)
+    } else {
+        text.parse().ok()
+    };
+    number
+        .filter(|rows| *rows > 0)
+        .map(Limit)
+        .ok_or_else(|| "write a number from 1 on, or all".to_owned())
 }

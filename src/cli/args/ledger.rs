@@ -60,9 +60,18 @@ pub struct SoughtArgs {
 impl SoughtArgs {
     /// What was said, by the names of the filters.
     pub(in crate::cli) fn said(&self) -> Vec<(&'static str, String)> {
-        let values = [&self.crawler, &self.host, &self.status, &self.code, &self.prefix, &self.known];
+        let values = [
+            &self.crawler,
+            &self.host,
+            &self.status,
+            &self.code,
+            &self.prefix,
+            &self.known,
+        ];
         let named = Sought::KEYS.into_iter().zip(values);
-        named.filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+        named
+            .filter_map(|(key, value)| Some((key, value.clone()?)))
+            .collect()
     }
 }
 

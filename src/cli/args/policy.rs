@@ -177,12 +177,18 @@ fn profile(word: &str) -> Result<Profile, String> {
 }
 
 fn usage(text: &str) -> Result<(String, String), String> {
-    let (name, word) = text.split_once('=').ok_or("write NAME=WORD, such as train-ai=deny")?;
+    let (name, word) = text
+        .split_once('=')
+        .ok_or("write NAME=WORD, such as train-ai=deny")?;
     Ok((name.trim().to_owned(), word.trim().to_owned()))
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').parse().ok().filter(|number| (0.0..=100.0).contains(number));
+    let number = text
+        .trim_end_matches('%')
+        .parse()
+        .ok()
+        .filter(|number| (0.0..=100.0).contains(number));
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 

@@ -28,8 +28,17 @@ impl Named {
         let file = File::open(path).map_err(|error| named(path, &error))?;
         let read = file.try_clone().map_err(|error| named(path, &error))?;
         let packed = path.extension() == Some(OsStr::new("gz"));
-        let bytes: Box<dyn Read> = if packed { Box::new(MultiGzDecoder::new(read)) } else { Box::new(read) };
-        Ok(Self { path: path.to_owned(), file, bytes, packed })
+        let bytes: Box<dyn Read> = if packed {
+            Box::new(MultiGzDecoder::new(read))
+        } else {
+            Box::new(read)
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            bytes,
+            packed,
+        })
     }
 
     /// Its path as it was opened.
@@ -50,7 +59,9 @@ impl Named {
 
 impl Read for Named {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.bytes.read(buffer).map_err(|error| named(&self.path, &error))
+        self.bytes
+            .read(buffer)
+            .map_err(|error| named(&self.path, &error))
     }
 }
 
@@ -63,7 +74,9 @@ pub(super) fn named(path: &Path, error: &io::Error) -> io::Error {
 pub(super) fn with_rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
     // A link is rotated where it leads to.
     let path = fs::canonicalize(path).map_err(|error| named(path, &error))?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(vec![path]) };
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(vec![path]);
+    };
     let mut older = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
         let entry = entry.map_err(|error| named(folder, &error))?;
@@ -72,14 +85,24 @@ pub(super) fn with_rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     older.sort_by(|a, b| b.cmp(a));
-    Ok(older.into_iter().map(|(_, path)| path).chain([path]).collect())
+    Ok(older
+        .into_iter()
+        .map(|(_, path)| path)
+        .chain([path])
+        .collect())
 }
 
 /// `3` for `NAME.3` and `NAME.3.gz`.
 fn number(name: &OsStr, other: &OsStr) -> Option<u32> {
-    let rest = other.to_str()?.strip_prefix(name.to_str()?)?.strip_prefix('.')?;
+    let rest = other
+        .to_str()?
+        .strip_prefix(name.to_str()?)?
+        .strip_prefix('.')?;
     let digits = rest.strip_suffix(".gz").unwrap_or(rest);
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
@@ -98,7 +121,11 @@ mod tests {
             ("d.jsonl.+1", None),
             ("e.jsonl.1", None),
         ] {
-            assert_eq!(number(OsStr::new("d.jsonl"), OsStr::new(other)), expected, "{other}");
+            assert_eq!(
+                number(OsStr::new("d.jsonl"), OsStr::new(other)),
+                expected,
+                "{other}"
+            );
         }
     }
 }

@@ -160,10 +160,17 @@ fn open_behind(path: &Path, ours: Option<&Metadata>) -> io::Result<Option<Named>
 /// The log's files, the oldest first; empty if names changed between two looks.
 fn settled(path: &Path) -> Vec<Found> {
     let names = |files: &[Found]| -> Vec<(PathBuf, Identity)> {
-        files.iter().map(|found| (found.path.clone(), found.identity)).collect()
+        files
+            .iter()
+            .map(|found| (found.path.clone(), found.identity))
+            .collect()
     };
     let (before, after) = (found(path), found(path));
-    if names(&before) == names(&after) { after } else { Vec::new() }
+    if names(&before) == names(&after) {
+        after
+    } else {
+        Vec::new()
+    }
 }
 
 /// Empty if a name is missing.
@@ -176,19 +183,33 @@ fn found(path: &Path) -> Vec<Found> {
     };
     let found = |path: PathBuf| {
         let metadata = fs::metadata(&path).ok()?;
-        Some(Found { path, identity: identity(&metadata), modified: metadata.modified().ok() })
+        Some(Found {
+            path,
+            identity: identity(&metadata),
+            modified: metadata.modified().ok(),
+        })
     };
-    names.into_iter().map(found).collect::<Option<_>>().unwrap_or_default()
+    names
+        .into_iter()
+        .map(found)
+        .collect::<Option<_>>()
+        .unwrap_or_default()
 }
 
 /// The one behind ours; if ours is not among them any more (removed as the oldest, packed, or moved away) the first
 /// that was written later, or else the last.
 fn behind_ours<'f>(files: &'f [Found], ours: &Metadata) -> Option<&'f Found> {
-    if let Some(place) = files.iter().position(|file| file.identity == identity(ours)) {
+    if let Some(place) = files
+        .iter()
+        .position(|file| file.identity == identity(ours))
+    {
         return files.get(place + 1);
     }
     let written = ours.modified().ok();
-    files.iter().find(|file| file.modified > written).or(files.last())
+    files
+        .iter()
+        .find(|file| file.modified > written)
+        .or(files.last())
 }
 
 fn identity(metadata: &Metadata) -> Identity {
@@ -223,12 +244,17 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let make = |name: &str, minutes: u64| {
             let file = File::create(folder.join(name)).unwrap();
-            file.set_modified(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(60 * minutes)).unwrap();
+            file.set_modified(
+                std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(60 * minutes),
+            )
+            .unwrap();
             file.metadata().unwrap()
         };
         let path = folder.join("d");
         let behind = |ours: Option<&Metadata>| {
-            open_behind(&path, ours).unwrap().map(|opened| opened.path().to_owned())
+            open_behind(&path, ours)
+                .unwrap()
+                .map(|opened| opened.path().to_owned())
         };
         let named = |name: &str| Some(fs::canonicalize(&folder).unwrap().join(name));
         for (ours, minutes, next) in [
@@ -263,8 +289,14 @@ mod tests {
         for (text, expected) in [
             ("", ""),
             ("a\nb\n", "a\nb\n"),
-            ("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n", "2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n"),
-            ("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\nhalf", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\nhalf"),
+            (
+                "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n",
+                "2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n",
+            ),
+            (
+                "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\nhalf",
+                "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\nhalf",
+            ),
             (&format!("a\n{long}\nb\nc\n"), "b\nc\n"),
         ] {
             fs::write(&path, text).unwrap();

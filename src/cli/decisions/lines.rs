@@ -40,7 +40,13 @@ pub(super) enum Next {
 
 impl<R: Read> Lines<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, buffer: vec![0; CHUNK], held: 0..0, searched: 0, passing: Passing::No }
+        Self {
+            input,
+            buffer: vec![0; CHUNK],
+            held: 0..0,
+            searched: 0,
+            passing: Passing::No,
+        }
     }
 
     /// What is read from.
@@ -62,9 +68,15 @@ impl<R: Read> Lines<R> {
     ///
     /// # Errors
     /// Those of the input and of `before_reading`.
-    pub(super) fn next(&mut self, mut before_reading: impl FnMut() -> io::Result<()>) -> io::Result<Next> {
+    pub(super) fn next(
+        &mut self,
+        mut before_reading: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<Next> {
         loop {
-            let unsearched = self.buffer.get(self.searched..self.held.end).unwrap_or_default();
+            let unsearched = self
+                .buffer
+                .get(self.searched..self.held.end)
+                .unwrap_or_default();
             if let Some(at) = memchr::memchr(b'\n', unsearched) {
                 let line = self.held.start..self.searched + at;
                 self.held.start = line.end + 1;
@@ -125,7 +137,9 @@ mod tests {
 
     impl Read for Slow<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
+            let Some((first, rest)) = self.0.split_first() else {
+                return Ok(0);
+            };
             buffer[0] = *first;
             self.0 = rest;
             Ok(1)
@@ -136,7 +150,9 @@ mod tests {
         let (mut lines, mut whole, mut long) = (Lines::new(input), vec![], 0);
         loop {
             match lines.next(|| Ok(())).unwrap() {
-                Next::Line(range) => whole.push(String::from_utf8(lines.at(&range).to_vec()).unwrap()),
+                Next::Line(range) => {
+                    whole.push(String::from_utf8(lines.at(&range).to_vec()).unwrap())
+                }
                 Next::TooLong => long += 1,
                 Next::End(range) => {
                     let rest = String::from_utf8(lines.at(&range).to_vec()).unwrap();
@@ -149,7 +165,11 @@ mod tests {
     #[test]
     fn lines_come_whole_however_they_arrive() {
         let text = "a\n\nbb\nccc";
-        let expected = (["a", "", "bb"].map(String::from).to_vec(), "ccc".to_owned(), 0);
+        let expected = (
+            ["a", "", "bb"].map(String::from).to_vec(),
+            "ccc".to_owned(),
+            0,
+        );
         assert_eq!(all(text.as_bytes()), expected);
         assert_eq!(all(Slow(text.as_bytes())), expected);
     }
@@ -158,9 +178,18 @@ mod tests {
     fn long_lines_are_whole_and_longer_ones_passed_over() {
         let long = "x".repeat(3 * CHUNK);
         let (lines, rest, passed) = all(format!("a\n{long}\nb\n{long}").as_bytes());
-        assert_eq!((lines.len(), lines[1].len(), rest.len(), passed), (3, long.len(), long.len(), 0));
-        let input = io::Read::chain(&b"a\n"[..], io::Read::take(io::repeat(b'x'), 3 * LONGEST as u64));
+        assert_eq!(
+            (lines.len(), lines[1].len(), rest.len(), passed),
+            (3, long.len(), long.len(), 0)
+        );
+        let input = io::Read::chain(
+            &b"a\n"[..],
+            io::Read::take(io::repeat(b'x'), 3 * LONGEST as u64),
+        );
         let (lines, rest, passed) = all(io::Read::chain(input, &b"\nb\n"[..]));
-        assert_eq!((lines, rest, passed), (vec!["a".to_owned(), "b".to_owned()], String::new(), 1));
+        assert_eq!(
+            (lines, rest, passed),
+            (vec!["a".to_owned(), "b".to_owned()], String::new(), 1)
+        );
     }
 }

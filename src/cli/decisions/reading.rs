@@ -55,10 +55,25 @@ pub(super) enum Ending {
 impl<'f, S: Sink> Reading<'f, S> {
     /// What comes before `since`, or does not pass every filter, is left out.
     pub(super) fn new(sink: S, filters: &'f [Filter], since: Option<String>) -> Self {
-        let wanted = Wanted::of(sink.fields().into_iter().chain(filters.iter().map(Filter::field)));
+        let wanted = Wanted::of(
+            sink.fields()
+                .into_iter()
+                .chain(filters.iter().map(Filter::field)),
+        );
         let (lines, unread, line) = (0, 0, Some(0));
         let (first_unread, telling, file) = (None, Telling::AtTheEnd, String::new());
-        Self { sink, filters, since, wanted, lines, unread, first_unread, telling, file, line }
+        Self {
+            sink,
+            filters,
+            since,
+            wanted,
+            lines,
+            unread,
+            first_unread,
+            telling,
+            file,
+            line,
+        }
     }
 
     /// There will be no end: the first line that cannot be read is told when it comes.
@@ -91,7 +106,9 @@ impl<'f, S: Sink> Reading<'f, S> {
     pub(super) fn unread(&self) -> Option<String> {
         let first = self.first_unread.as_ref()?;
         let (unread, lines) = (self.unread, self.lines);
-        Some(format!("{unread} of {lines} lines cannot be read; the first is {first}"))
+        Some(format!(
+            "{unread} of {lines} lines cannot be read; the first is {first}"
+        ))
     }
 
     fn end(&mut self, rest: &[u8], ending: Ending) -> io::Result<()> {
@@ -115,7 +132,10 @@ impl<'f, S: Sink> Reading<'f, S> {
         };
         self.count_line();
         self.lines += 1;
-        let early = self.since.as_ref().is_some_and(|since| *entry.text(Field::Ts) < **since);
+        let early = self
+            .since
+            .as_ref()
+            .is_some_and(|since| *entry.text(Field::Ts) < **since);
         if early || !self.filters.iter().all(|filter| filter.holds(&entry)) {
             return Ok(());
         }
@@ -137,7 +157,9 @@ impl<'f, S: Sink> Reading<'f, S> {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         let first = format!("{}{line}: {why}", self.file);
         if self.telling == Telling::AtOnce {
-            warn(&format!("{first}; lines that cannot be read are passed over"));
+            warn(&format!(
+                "{first}; lines that cannot be read are passed over"
+            ));
         }
         self.first_unread = Some(first);
     }

@@ -26,7 +26,12 @@ pub(super) struct ForPeople<W> {
 
 impl<W: Write> ForPeople<W> {
     pub(super) fn new(output: W, paint: Paint) -> Self {
-        Self { output, paint, widths: [9, 10, 10], line: String::new() }
+        Self {
+            output,
+            paint,
+            widths: [9, 10, 10],
+            line: String::new(),
+        }
     }
 
     fn faint(&mut self, text: &str) {
@@ -37,7 +42,10 @@ impl<W: Write> ForPeople<W> {
     }
 
     fn columns(&mut self, entry: &Entry<'_>) {
-        for (field, width) in [Field::Crawler, Field::Reason, Field::Rule].into_iter().zip(&mut self.widths) {
+        for (field, width) in [Field::Crawler, Field::Reason, Field::Rule]
+            .into_iter()
+            .zip(&mut self.widths)
+        {
             let text = shown(entry, field);
             *width = text.chars().count().clamp(*width, WIDEST.max(*width));
             let _ = write!(self.line, "  {text:<width$}", width = *width);
@@ -48,7 +56,11 @@ impl<W: Write> ForPeople<W> {
     }
 
     fn remarks(&mut self, entry: &Entry<'_>) {
-        if let Some(held) = entry.cell(Field::HeldMs).number().filter(|held| *held > 0.0) {
+        if let Some(held) = entry
+            .cell(Field::HeldMs)
+            .number()
+            .filter(|held| *held > 0.0)
+        {
             self.faint(&format!("  held {}", duration(held)));
         }
         if let Some(error) = entry.cell(Field::Error).text() {
@@ -101,17 +113,30 @@ fn verdict(line: &mut String, entry: &Entry<'_>, paint: Paint) {
         other => (Tone::Doubt, harmless(other).into_owned().into()),
     };
     let word = format!("{word:<6}");
-    let _ = write!(line, "  {}  {:<3}", paint.paint(tone, word), shown(entry, Field::SentStatus));
+    let _ = write!(
+        line,
+        "  {}  {:<3}",
+        paint.paint(tone, word),
+        shown(entry, Field::SentStatus)
+    );
 }
 
 fn shown(entry: &Entry<'_>, field: Field) -> String {
     let text = entry.text(field);
-    if text.is_empty() { "-".to_owned() } else { harmless(&text).into_owned() }
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        harmless(&text).into_owned()
+    }
 }
 
 /// `35 ms`, `1.25 s`.
 fn duration(ms: f64) -> String {
-    if ms < 1_000.0 { format!("{ms:.0} ms") } else { format!("{:.2} s", ms / 1_000.0) }
+    if ms < 1_000.0 {
+        format!("{ms:.0} ms")
+    } else {
+        format!("{:.2} s", ms / 1_000.0)
+    }
 }
 
 /// Shows the lines of the log.
@@ -159,8 +184,10 @@ mod tests {
         let line = "{\"a\":\t\"\u{9b}\u{e9}\"}\r";
         let clean = same_value(line.as_bytes());
         assert_eq!(clean, "{\"a\": \"\\u009b\u{e9}\"} ");
-        let (a, b): (serde_json::Value, serde_json::Value) =
-            (serde_json::from_str(line).unwrap(), serde_json::from_str(&clean).unwrap());
+        let (a, b): (serde_json::Value, serde_json::Value) = (
+            serde_json::from_str(line).unwrap(),
+            serde_json::from_str(&clean).unwrap(),
+        );
         assert_eq!(a, b);
     }
 

@@ -23,7 +23,8 @@ impl Since {
         let ago = units::duration(text).map(Self::Ago);
         let at = || date_time(text).map(Self::At);
         ago.or_else(at).ok_or_else(|| {
-            "write how long ago (10m, 24h, 7d) or a time (2026-11-21T08:30:00Z, 2026-11-21)".to_owned()
+            "write how long ago (10m, 24h, 7d) or a time (2026-11-21T08:30:00Z, 2026-11-21)"
+                .to_owned()
         })
     }
 
@@ -45,7 +46,10 @@ fn date_time(text: &str) -> Option<SystemTime> {
     };
     let mut parts = date.split('-');
     let mut part = |digits, range: std::ops::RangeInclusive<i64>| {
-        parts.next().and_then(|text| number(text, digits)).filter(|n| range.contains(n))
+        parts
+            .next()
+            .and_then(|text| number(text, digits))
+            .filter(|n| range.contains(n))
     };
     let (year, month, day) = (part(4, 1970..=9999)?, part(2, 1..=12)?, part(2, 1..=31)?);
     if parts.next().is_some() || day > days_in(year, month) {
@@ -64,10 +68,22 @@ fn time_of_day(text: &str) -> Option<(i64, Duration)> {
         None => (text, Duration::ZERO),
     };
     let mut parts = text.split(':');
-    let mut part = |most| parts.next().and_then(|text| number(text, 2)).filter(|n| *n <= most);
+    let mut part = |most| {
+        parts
+            .next()
+            .and_then(|text| number(text, 2))
+            .filter(|n| *n <= most)
+    };
     let (hour, minute) = (part(23)?, part(59)?);
-    let second = if text.matches(':').count() == 2 { part(60)? } else { 0 };
-    parts.next().is_none().then_some((hour * 3_600 + minute * 60 + second - offset, fraction))
+    let second = if text.matches(':').count() == 2 {
+        part(60)?
+    } else {
+        0
+    };
+    parts
+        .next()
+        .is_none()
+        .then_some((hour * 3_600 + minute * 60 + second - offset, fraction))
 }
 
 /// What stands before the zone, and the zone's offset from UTC in seconds.
@@ -75,12 +91,22 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     if let Some(text) = text.strip_suffix(['Z', 'z']) {
         return Some((text, 0));
     }
-    let Some((time, sign)) = text.rfind(['+', '-']).and_then(|at| text.split_at_checked(at)) else {
+    let Some((time, sign)) = text
+        .rfind(['+', '-'])
+        .and_then(|at| text.split_at_checked(at))
+    else {
         return Some((text, 0));
     };
     let (hours, minutes) = sign.get(1..)?.split_once(':')?;
     let offset = number(hours, 2)? * 3_600 + number(minutes, 2)? * 60;
-    Some((time, if sign.starts_with('-') { -offset } else { offset }))
+    Some((
+        time,
+        if sign.starts_with('-') {
+            -offset
+        } else {
+            offset
+        },
+    ))
 }
 
 fn fraction(digits: &str) -> Option<Duration> {

@@ -60,7 +60,13 @@ impl Tally {
 impl Summary {
     pub(super) fn new(by: SummaryBy) -> Self {
         let (others, all) = (Tally::default(), Tally::default());
-        Self { by, tallies: IndexMap::new(), others, all, first: String::new() }
+        Self {
+            by,
+            tallies: IndexMap::new(),
+            others,
+            all,
+            first: String::new(),
+        }
     }
 
     fn field(&self) -> Field {
@@ -113,8 +119,21 @@ impl Summary {
     /// For people.
     pub(super) fn text(&self, limit: usize, paint: Paint) -> String {
         let (rows, left_out) = self.rows(limit);
-        let shown = |name: &str| fitted(&if name.is_empty() { "-".into() } else { harmless(name) }, WIDTH);
-        let width = rows.iter().map(|(name, _)| shown(name).chars().count()).max().unwrap_or(0);
+        let shown = |name: &str| {
+            fitted(
+                &if name.is_empty() {
+                    "-".into()
+                } else {
+                    harmless(name)
+                },
+                WIDTH,
+            )
+        };
+        let width = rows
+            .iter()
+            .map(|(name, _)| shown(name).chars().count())
+            .max()
+            .unwrap_or(0);
         let width = width.max(self.word().len());
         let title = format!(
             "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  last",
@@ -127,16 +146,27 @@ impl Summary {
         );
         let mut text = format!("{}\n", paint.paint(Tone::Strong, title));
         for (name, tally) in rows {
-            let Tally { decisions, refused, shadow, last } = tally;
+            let Tally {
+                decisions,
+                refused,
+                shadow,
+                last,
+            } = tally;
             let (name, allowed, last) = (shown(name), tally.allowed(), harmless(last));
             let share = format!("{:.1}%", self.share(tally) * 100.0);
-            let counts = format!("{decisions:>9}  {allowed:>9}  {refused:>9}  {shadow:>9}  {share:>6}");
+            let counts =
+                format!("{decisions:>9}  {allowed:>9}  {refused:>9}  {shadow:>9}  {share:>6}");
             let _ = writeln!(text, "{name:<width$}  {counts}  {last}");
         }
         if left_out > 0 {
             let _ = writeln!(text, "{left_out} more (--limit)");
         }
-        let Tally { decisions, refused, last, .. } = &self.all;
+        let Tally {
+            decisions,
+            refused,
+            last,
+            ..
+        } = &self.all;
         let _ = match decisions {
             0 => writeln!(text, "no decisions"),
             _ => writeln!(
@@ -165,7 +195,16 @@ impl Summary {
         };
         let rows = rows.into_iter();
         let rows: Vec<Json> = rows
-            .map(|(name, tally)| row(if name.is_empty() { Json::Null } else { name.into() }, tally))
+            .map(|(name, tally)| {
+                row(
+                    if name.is_empty() {
+                        Json::Null
+                    } else {
+                        name.into()
+                    },
+                    tally,
+                )
+            })
             .collect();
         json!({
             "by": self.word(),
@@ -186,8 +225,11 @@ impl Sink for Summary {
     }
 
     fn take(&mut self, _: &[u8], entry: &Entry<'_>) -> io::Result<()> {
-        let (verdict, ts, name) =
-            (entry.text(Field::Verdict), entry.text(Field::Ts), entry.text(self.field()));
+        let (verdict, ts, name) = (
+            entry.text(Field::Verdict),
+            entry.text(Field::Ts),
+            entry.text(self.field()),
+        );
         let name = name.get(..name.floor_char_boundary(NAME)).unwrap_or(&name);
         self.tally(name).count(&verdict, &ts);
         self.all.count(&verdict, &ts);
@@ -214,20 +256,40 @@ mod tests {
         let wanted = Wanted::of(summary.fields());
         for n in 0..NAMES + 50 {
             let line = format!("{{\"ts\":\"t\",\"verdict\":\"reject\",\"host\":\"h{n}\"}}");
-            summary.take(b"", &Entry::read(line.as_bytes(), wanted).unwrap()).unwrap();
+            summary
+                .take(b"", &Entry::read(line.as_bytes(), wanted).unwrap())
+                .unwrap();
         }
         let (rows, left_out) = summary.rows(1);
-        assert_eq!((rows.len(), rows[0].0, rows[0].1.refused, left_out), (1, OTHER, 50, NAMES));
-        let long =
-            format!("{{\"ts\":\"{}\",\"verdict\":\"x\",\"host\":\"{}\"}}", "t".repeat(9), "h".repeat(9_999));
+        assert_eq!(
+            (rows.len(), rows[0].0, rows[0].1.refused, left_out),
+            (1, OTHER, 50, NAMES)
+        );
+        let long = format!(
+            "{{\"ts\":\"{}\",\"verdict\":\"x\",\"host\":\"{}\"}}",
+            "t".repeat(9),
+            "h".repeat(9_999)
+        );
         let mut summary = Summary::new(SummaryBy::Host);
-        summary.take(b"", &Entry::read(long.as_bytes(), wanted).unwrap()).unwrap();
+        summary
+            .take(b"", &Entry::read(long.as_bytes(), wanted).unwrap())
+            .unwrap();
         assert_eq!(summary.rows(1).0[0].0.len(), NAME);
         // Cut between characters.
-        let wide = format!("{{\"ts\":\"t\",\"verdict\":\"x\",\"host\":\"h{}\"}}", "ü".repeat(NAME));
+        let wide = format!(
+            "{{\"ts\":\"t\",\"verdict\":\"x\",\"host\":\"h{}\"}}",
+            "ü".repeat(NAME)
+        );
         let mut summary = Summary::new(SummaryBy::Host);
-        summary.take(b"", &Entry::read(wide.as_bytes(), wanted).unwrap()).unwrap();
+        summary
+            .take(b"", &Entry::read(wide.as_bytes(), wanted).unwrap())
+            .unwrap();
         assert_eq!(summary.rows(1).0[0].0.len(), NAME - 1);
-        assert!(summary.text(1, Paint::Plain).lines().all(|line| line.chars().count() < 160));
+        assert!(
+            summary
+                .text(1, Paint::Plain)
+                .lines()
+                .all(|line| line.chars().count() < 160)
+        );
     }
 }

@@ -43,21 +43,38 @@ async fn fetch(proxy: SocketAddr, url: String) -> Page {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let field = |name: &str| {
         let mut fields = head.lines().filter_map(|line| line.split_once(": "));
-        fields.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+        fields
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.to_owned())
     };
     let whole = field("content-length").is_none_or(|length| length == body.len().to_string());
-    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).filter(|_| whole);
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|s| s.parse().ok())
+        .filter(|_| whole);
     let (reason, rule) = (field("crawl-reason"), field("crawl-rule"));
     // A refusal is no page: its body is not read for links.
-    let links = if reason.is_none() { links(body) } else { vec![] };
-    Page { status: status.unwrap_or(0), reason, rule, links, url }
+    let links = if reason.is_none() {
+        links(body)
+    } else {
+        vec![]
+    };
+    Page {
+        status: status.unwrap_or(0),
+        reason,
+        rule,
+        links,
+        url,
+    }
 }
 
 /// One request a connection, as many simple crawlers do.
 async fn ask(proxy: SocketAddr, url: &str) -> std::io::Result<Vec<u8>> {
     let mut socket = TcpStream::connect(proxy).await?;
-    let request =
-        format!("GET {url} HTTP/1.1\r\nHost: demo\r\nUser-Agent: demo\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET {url} HTTP/1.1\r\nHost: demo\r\nUser-Agent: demo\r\nConnection: close\r\n\r\n"
+    );
     socket.write_all(request.as_bytes()).await?;
     let mut answer = vec![];
     // What came before a break is kept: the length tells that something is missing.
@@ -67,7 +84,10 @@ async fn ask(proxy: SocketAddr, url: &str) -> std::io::Result<Vec<u8>> {
 
 fn links(html: &str) -> Vec<String> {
     let attributes = html.split("href=\"").skip(1);
-    attributes.filter_map(|rest| rest.split_once('"')).map(|(link, _)| link.to_owned()).collect()
+    attributes
+        .filter_map(|rest| rest.split_once('"'))
+        .map(|(link, _)| link.to_owned())
+        .collect()
 }
 
 /// A link as written on a page: absolute, or a path on the same host.

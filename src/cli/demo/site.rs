@@ -38,7 +38,10 @@ impl Site {
 pub(super) async fn start() -> io::Result<Site> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let closed = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let site = Site { port: listener.local_addr()?.port(), closed_port: closed.local_addr()?.port() };
+    let site = Site {
+        port: listener.local_addr()?.port(),
+        closed_port: closed.local_addr()?.port(),
+    };
     drop(closed);
     let (port, closed_port) = (site.port, site.closed_port);
     tokio::spawn(async move {
@@ -62,36 +65,53 @@ async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
         }
     }
     if head.starts_with(TLS) {
-        let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").await;
+        let _ = socket
+            .write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            .await;
         return;
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
-    let host = head.lines().find_map(|l| l.strip_prefix("host: ")).unwrap_or("");
+    let host = head
+        .lines()
+        .find_map(|l| l.strip_prefix("host: "))
+        .unwrap_or("");
     let name = host.split(':').next().unwrap_or(host);
     if path == "/hang" {
         // Longer than the proxy waits; it closes the connection, which ends the read.
         let _ = socket.read_u8().await;
         return;
     }
-    let _ = socket.write_all(&answer(name, &path, port, closed_port)).await;
+    let _ = socket
+        .write_all(&answer(name, &path, port, closed_port))
+        .await;
 }
 
 fn answer(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> {
     match (host, path) {
         ("broken.shop.test", "/garbage") => b"once upon a time\r\n\r\n".to_vec(),
-        ("broken.shop.test", "/cut") => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
-        ("files.shop.test", "/catalogue.pdf") => reply("200 OK", "application/pdf", &"%".repeat(100_000)),
+        ("broken.shop.test", "/cut") => {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec()
+        }
+        ("files.shop.test", "/catalogue.pdf") => {
+            reply("200 OK", "application/pdf", &"%".repeat(100_000))
+        }
         ("files.shop.test", "/price-list.pdf") => reply("200 OK", "application/pdf", "%PDF-1.7"),
         ("files.shop.test", "/film") => reply("200 OK", "Video/MP4; codecs=avc1", "a film"),
         ("blog.shop.test", "/robots.txt") => {
             reply("200 OK", "text/plain", "User-agent: *\nDisallow: /drafts\n")
         }
-        ("locked.shop.test", "/robots.txt") => reply("500 Internal Server Error", "text/plain", "oh"),
+        ("locked.shop.test", "/robots.txt") => {
+            reply("500 Internal Server Error", "text/plain", "oh")
+        }
         (_, "/robots.txt") => reply("404 Not Found", "text/plain", "none"),
         ("tired.shop.test", "/") => rest(),
         ("blog.shop.test", "/gone") => reply("404 Not Found", "text/html", "<p>nothing here</p>"),
-        _ => reply("200 OK", "text/html; charset=utf-8", &page(host, path, port, closed_port)),
+        _ => reply(
+            "200 OK",
+            "text/html; charset=utf-8",
+            &page(host, path, port, closed_port),
+        ),
     }
 }
 
@@ -136,9 +156,12 @@ fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
             "http://user:secret@www.shop.test:P/",
         ],
         ("www.shop.test", "/products/chair") => &["/", "/products/table", "/products/sofa"],
-        ("blog.shop.test", "/") => {
-            &["/first-post", "/drafts/second-post", "/gone", "http://WWW.SHOP.TEST:P/products/sofa"]
-        }
+        ("blog.shop.test", "/") => &[
+            "/first-post",
+            "/drafts/second-post",
+            "/gone",
+            "http://WWW.SHOP.TEST:P/products/sofa",
+        ],
         ("files.shop.test", "/") => &["/price-list.pdf", "/catalogue.pdf", "/film"],
         ("broken.shop.test", "/") => &[
             "/garbage",
@@ -153,11 +176,20 @@ fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
         ],
         _ => &[],
     };
-    let next_month = path.strip_prefix("/?month=").and_then(|m| m.parse::<u32>().ok()).map(|m| m + 1);
+    let next_month = path
+        .strip_prefix("/?month=")
+        .and_then(|m| m.parse::<u32>().ok())
+        .map(|m| m + 1);
     let mut html = String::from("<!doctype html><title>shop</title>");
     for link in links {
-        let link = link.replace(":P", &format!(":{port}")).replace(":X", &format!(":{closed_port}"));
-        let link = if link == "/L" { format!("/{}", "more/".repeat(20_000)) } else { link };
+        let link = link
+            .replace(":P", &format!(":{port}"))
+            .replace(":X", &format!(":{closed_port}"));
+        let link = if link == "/L" {
+            format!("/{}", "more/".repeat(20_000))
+        } else {
+            link
+        };
         html.push_str(&format!("<a href=\"{link}\">x</a>\n"));
     }
     if let Some(month) = next_month {

@@ -79,7 +79,13 @@ impl<'a> Change<'a> {
             differences.extend(options.differences(old, new));
         }
         let kind = kind(&was, &is, &differences)?;
-        Some(Self { facts, old: was, new: is, kind, differences })
+        Some(Self {
+            facts,
+            old: was,
+            new: is,
+            kind,
+            differences,
+        })
     }
 
     /// The host that is asked.
@@ -91,7 +97,8 @@ impl<'a> Change<'a> {
 }
 
 fn kind(was: &Outcome<'_>, is: &Outcome<'_>, differences: &[Difference]) -> Option<Kind> {
-    let differs = |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
+    let differs =
+        |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
     if was.effect() != is.effect() {
         return Some(Kind::Verdict(was.effect(), is.effect()));
     }
@@ -126,19 +133,34 @@ impl<'a> Outcome<'a> {
 
     fn differences(&self, new: &Self) -> Vec<Difference> {
         let text = |value: Option<&str>| value.unwrap_or("none").to_owned();
-        let number = |value: Option<u16>| value.map_or_else(|| "none".to_owned(), |n| n.to_string());
+        let number =
+            |value: Option<u16>| value.map_or_else(|| "none".to_owned(), |n| n.to_string());
         let intent = |value: Option<Intent>| text(value.map(Intent::as_str));
         let all = [
             ("verdict", self.verdict.to_owned(), new.verdict.to_owned()),
             ("reason", self.reason.to_owned(), new.reason.to_owned()),
             ("rule", text(self.rule), text(new.rule)),
-            ("status", number(self.answer.status), number(new.answer.status)),
-            ("intent", intent(self.answer.intent), intent(new.answer.intent)),
+            (
+                "status",
+                number(self.answer.status),
+                number(new.answer.status),
+            ),
+            (
+                "intent",
+                intent(self.answer.intent),
+                intent(new.answer.intent),
+            ),
             ("code", number(self.answer.code), number(new.answer.code)),
             ("logged", self.logged.to_string(), new.logged.to_string()),
         ];
         let differ = all.into_iter().filter(|(_, old, new)| old != new);
-        differ.map(|(key, old, new)| Difference { key: key.to_owned(), old, new }).collect()
+        differ
+            .map(|(key, old, new)| Difference {
+                key: key.to_owned(),
+                old,
+                new,
+            })
+            .collect()
     }
 }
 
@@ -148,13 +170,20 @@ pub(super) struct Options<'p> {
 }
 
 /// Options that say nothing of a URL that is allowed.
-const OF_REFUSALS: [&str; 5] = ["disposition", "reject", "reject_status", "record", "tunnel_undecided"];
+const OF_REFUSALS: [&str; 5] = [
+    "disposition",
+    "reject",
+    "reject_status",
+    "record",
+    "tunnel_undecided",
+];
 
 impl<'p> Options<'p> {
     /// Finds which option of one policy is which of the other.
     pub(super) fn of(old: &'p Policy, new: &'p Policy) -> Self {
-        let mut pairs: Vec<(&str, Option<Slot>, Option<Slot>)> =
-            slots(old).map(|(path, slot)| (path, Some(slot), new.slot_of(path))).collect();
+        let mut pairs: Vec<(&str, Option<Slot>, Option<Slot>)> = slots(old)
+            .map(|(path, slot)| (path, Some(slot), new.slot_of(path)))
+            .collect();
         let added = slots(new).filter(|(path, _)| old.slot_of(path).is_none());
         pairs.extend(added.map(|(path, slot)| (path, None, Some(slot))));
         pairs.retain(|(path, ..)| !OF_REFUSALS.contains(path));
@@ -177,5 +206,8 @@ impl<'p> Options<'p> {
 }
 
 fn slots(policy: &Policy) -> impl Iterator<Item = (&str, Slot)> {
-    policy.option_paths().zip(0..).map(|(path, at)| (path, Slot(at)))
+    policy
+        .option_paths()
+        .zip(0..)
+        .map(|(path, at)| (path, Slot(at)))
 }

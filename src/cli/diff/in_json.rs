@@ -10,8 +10,15 @@ use super::summary::{Group, OfHost, OfKind};
 
 /// All of it, every changed URL included.
 pub(super) fn of(report: &Report<'_>, examples: usize) -> Json {
-    let unread = report.unread.iter().map(|unread| json!({ "line": unread.line, "error": unread.error }));
-    let by_rule = report.summary.kinds.iter().flat_map(|kind| groups(kind, examples));
+    let unread = report
+        .unread
+        .iter()
+        .map(|unread| json!({ "line": unread.line, "error": unread.error }));
+    let by_rule = report
+        .summary
+        .kinds
+        .iter()
+        .flat_map(|kind| groups(kind, examples));
     json!({
         "old": report.old.name(),
         "new": report.new.name(),
@@ -26,7 +33,9 @@ pub(super) fn of(report: &Report<'_>, examples: usize) -> Json {
 }
 
 fn groups(kind: &OfKind<'_>, examples: usize) -> impl Iterator<Item = Json> {
-    kind.groups.iter().map(move |group| of_group(kind, group, examples))
+    kind.groups
+        .iter()
+        .map(move |group| of_group(kind, group, examples))
 }
 
 fn of_group(kind: &OfKind<'_>, group: &Group<'_>, examples: usize) -> Json {
@@ -41,8 +50,11 @@ fn of_group(kind: &OfKind<'_>, group: &Group<'_>, examples: usize) -> Json {
 }
 
 fn host(host: &OfHost<'_>) -> Json {
-    let kinds: Map<String, Json> =
-        host.kinds.iter().map(|(kind, count)| (kind.in_words(), (*count).into())).collect();
+    let kinds: Map<String, Json> = host
+        .kinds
+        .iter()
+        .map(|(kind, count)| (kind.in_words(), (*count).into()))
+        .collect();
     json!({ "host": host.host, "count": host.count, "changes": kinds })
 }
 
@@ -66,7 +78,9 @@ fn outcome(outcome: &Outcome<'_>) -> Json {
 }
 
 fn differences(all: &[Difference]) -> Json {
-    all.iter().map(|one| json!({ "key": one.key, "old": one.old, "new": one.new })).collect()
+    all.iter()
+        .map(|one| json!({ "key": one.key, "old": one.old, "new": one.new }))
+        .collect()
 }
 
 fn structure(structure: &Structure) -> Json {

@@ -14,12 +14,20 @@ const UNREAD: usize = 5;
 
 /// The whole report.
 pub(super) fn of(report: &Report<'_>, examples: usize, paint: Paint, width: usize) -> String {
-    let mut page = Page { text: String::new(), paint, width };
+    let mut page = Page {
+        text: String::new(),
+        paint,
+        width,
+    };
     page.head(report);
     if let Some(structure) = &report.structure {
         page.structure(structure);
     }
-    report.summary.kinds.iter().for_each(|kind| page.kind(kind, examples));
+    report
+        .summary
+        .kinds
+        .iter()
+        .for_each(|kind| page.kind(kind, examples));
     page.hosts(&report.summary.hosts);
     page.unread(report);
     page.text
@@ -45,11 +53,23 @@ impl Page {
 
     fn head(&mut self, report: &Report<'_>) {
         for (word, side) in [("old", &report.old), ("new", &report.new)] {
-            self.line(&format!("{word}  {}  ({})", side.name(), side.path.display()));
+            self.line(&format!(
+                "{word}  {}  ({})",
+                side.name(),
+                side.path.display()
+            ));
         }
-        let what = if report.structure.is_some() { "case" } else { "URL" };
+        let what = if report.structure.is_some() {
+            "case"
+        } else {
+            "URL"
+        };
         let changed = report.changes.len();
-        let tone = if changed == 0 { Tone::Good } else { Tone::Doubt };
+        let tone = if changed == 0 {
+            Tone::Good
+        } else {
+            Tone::Doubt
+        };
         let counts = match (report.asked, changed) {
             (0, _) => format!("no {what}s to judge"),
             (asked, 0) => format!("{}: no decision changes", counted(asked, what)),
@@ -60,15 +80,24 @@ impl Page {
     }
 
     fn structure(&mut self, structure: &Structure) {
-        for (name, changes) in
-            [("Rules", &structure.rules), ("Options", &structure.options), ("Lists", &structure.lists)]
-        {
+        for (name, changes) in [
+            ("Rules", &structure.rules),
+            ("Options", &structure.options),
+            ("Lists", &structure.lists),
+        ] {
             if changes.is_empty() {
                 continue;
             }
             self.headline(name);
-            let names = changes.iter().map(|change| change.name.chars().count()).max().unwrap_or(0).min(32);
-            changes.iter().for_each(|change| self.written(change, names));
+            let names = changes
+                .iter()
+                .map(|change| change.name.chars().count())
+                .max()
+                .unwrap_or(0)
+                .min(32);
+            changes
+                .iter()
+                .for_each(|change| self.written(change, names));
         }
     }
 
@@ -77,17 +106,23 @@ impl Page {
             ChangeKind::Added(words) => (Tone::Good, "added", vec![words.clone()]),
             ChangeKind::Removed(words) => (Tone::Bad, "removed", vec![words.clone()]),
             ChangeKind::Moved => (Tone::Doubt, "moved", Vec::new()),
-            ChangeKind::Changed(aspects) => {
-                (Tone::Doubt, "changed", aspects.iter().flat_map(aspect).collect())
-            }
+            ChangeKind::Changed(aspects) => (
+                Tone::Doubt,
+                "changed",
+                aspects.iter().flat_map(aspect).collect(),
+            ),
         };
         let indent = 2 + 7 + 2 + names + 2;
         let room = self.width.saturating_sub(indent).max(24);
-        let mut details = details.iter().map(|detail| fitted(&printable(detail), room));
+        let mut details = details
+            .iter()
+            .map(|detail| fitted(&printable(detail), room));
         let word = self.paint.paint(tone, format!("{word:7}"));
         let first = details.next().unwrap_or_default();
         let row = format!("  {word}  {:names$}  {first}", change.name);
-        let rest: Vec<String> = details.map(|detail| format!("{:indent$}{detail}", "")).collect();
+        let rest: Vec<String> = details
+            .map(|detail| format!("{:indent$}{detail}", ""))
+            .collect();
         self.line(&row);
         rest.iter().for_each(|line| self.line(line));
     }
@@ -101,12 +136,18 @@ impl Page {
         let words = self.paint.paint(tone, kind.kind.in_words());
         self.line("");
         self.line(&format!("{words}  {}", grouped(kind.count)));
-        kind.groups.iter().for_each(|group| self.group(group, examples));
+        kind.groups
+            .iter()
+            .for_each(|group| self.group(group, examples));
     }
 
     fn group(&mut self, group: &Group<'_>, examples: usize) {
         let (old, new) = (named(group.old_rule), named(group.new_rule));
-        let by = if old == new { format!("by {old}") } else { format!("{old} -> {new}") };
+        let by = if old == new {
+            format!("by {old}")
+        } else {
+            format!("{old} -> {new}")
+        };
         self.line(&format!("  {:>7}  {by}", grouped(group.count)));
         for one in &group.differences {
             let line = format!("{}: {} -> {}", one.key, one.old, one.new);
@@ -127,14 +168,25 @@ impl Page {
             return;
         }
         self.headline("Hosts");
-        let longest = hosts.iter().take(HOSTS).map(|host| host.host.len()).max().unwrap_or(0).min(40);
+        let longest = hosts
+            .iter()
+            .take(HOSTS)
+            .map(|host| host.host.len())
+            .max()
+            .unwrap_or(0)
+            .min(40);
         for host in hosts.iter().take(HOSTS) {
             let kinds: Vec<String> = host
                 .kinds
                 .iter()
                 .map(|(kind, count)| format!("{} {}", kind.in_words(), grouped(*count)))
                 .collect();
-            self.line(&format!("  {:>7}  {:longest$}  {}", grouped(host.count), host.host, kinds.join(", ")));
+            self.line(&format!(
+                "  {:>7}  {:longest$}  {}",
+                grouped(host.count),
+                host.host,
+                kinds.join(", ")
+            ));
         }
         if let Some(more) = hosts.len().checked_sub(HOSTS).filter(|more| *more > 0) {
             self.line(&format!("           and {}", counted(more, "more host")));
@@ -149,16 +201,29 @@ impl Page {
         self.line("");
         self.line(&self.paint.paint(Tone::Bad, words));
         for unread in report.unread.iter().take(UNREAD) {
-            self.line(&format!("  line {}: {}", unread.line, printable(&unread.error)));
+            self.line(&format!(
+                "  line {}: {}",
+                unread.line,
+                printable(&unread.error)
+            ));
         }
     }
 }
 
 fn aspect(aspect: &compare::Aspect) -> Vec<String> {
-    let words = |text: &str| if text.is_empty() { "(nothing)".to_owned() } else { text.to_owned() };
+    let words = |text: &str| {
+        if text.is_empty() {
+            "(nothing)".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     match aspect.name {
         "" => vec![format!("{} -> {}", words(&aspect.old), words(&aspect.new))],
-        name => vec![format!("{name}: {}", words(&aspect.old)), format!("-> {}", words(&aspect.new))],
+        name => vec![
+            format!("{name}: {}", words(&aspect.old)),
+            format!("-> {}", words(&aspect.new)),
+        ],
     }
 }
 
@@ -167,7 +232,11 @@ fn named(rule: Option<&str>) -> &str {
 }
 
 fn counted(number: usize, word: &str) -> String {
-    if number == 1 { format!("1 {word}") } else { format!("{} {word}s", grouped(number)) }
+    if number == 1 {
+        format!("1 {word}")
+    } else {
+        format!("{} {word}s", grouped(number))
+    }
 }
 
 /// `10,000`.
@@ -189,7 +258,12 @@ mod tests {
 
     #[test]
     fn large_numbers_are_grouped() {
-        for (number, shown) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+        for (number, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(grouped(number), shown);
         }
     }

@@ -60,15 +60,34 @@ impl<'a> Summary<'a> {
         let mut kinds: BTreeMap<Kind, BTreeMap<Key<'a>, Vec<&'a str>>> = BTreeMap::new();
         let mut hosts: BTreeMap<&'a str, BTreeMap<Kind, usize>> = BTreeMap::new();
         for change in changes {
-            kinds.entry(change.kind).or_default().entry(key(change)).or_default().push(change.facts.url());
-            *hosts.entry(change.host()).or_default().entry(change.kind).or_default() += 1;
+            kinds
+                .entry(change.kind)
+                .or_default()
+                .entry(key(change))
+                .or_default()
+                .push(change.facts.url());
+            *hosts
+                .entry(change.host())
+                .or_default()
+                .entry(change.kind)
+                .or_default() += 1;
         }
         let mut hosts: Vec<OfHost<'a>> = hosts
             .into_iter()
-            .map(|(host, kinds)| OfHost { host, count: kinds.values().sum(), kinds })
+            .map(|(host, kinds)| OfHost {
+                host,
+                count: kinds.values().sum(),
+                kinds,
+            })
             .collect();
         hosts.sort_by_key(|host| std::cmp::Reverse(host.count));
-        Self { kinds: kinds.into_iter().map(|(kind, groups)| of_kind(kind, groups)).collect(), hosts }
+        Self {
+            kinds: kinds
+                .into_iter()
+                .map(|(kind, groups)| of_kind(kind, groups))
+                .collect(),
+            hosts,
+        }
     }
 }
 
@@ -77,24 +96,44 @@ fn key<'a>(change: &Change<'a>) -> Key<'a> {
     // Of another verdict the rules say all; that status and intent differ too is no news.
     let differences = match change.kind {
         Kind::Verdict(..) => Vec::new(),
-        Kind::Refusal | Kind::Options | Kind::Rule => {
-            change.differences.iter().filter(|difference| !told(&difference.key)).cloned().collect()
-        }
+        Kind::Refusal | Kind::Options | Kind::Rule => change
+            .differences
+            .iter()
+            .filter(|difference| !told(&difference.key))
+            .cloned()
+            .collect(),
     };
-    Key { old_rule: change.old.rule, new_rule: change.new.rule, differences }
+    Key {
+        old_rule: change.old.rule,
+        new_rule: change.new.rule,
+        differences,
+    }
 }
 
 fn of_kind<'a>(kind: Kind, groups: BTreeMap<Key<'a>, Vec<&'a str>>) -> OfKind<'a> {
     let mut groups: Vec<Group<'a>> = groups
         .into_iter()
-        .map(|(Key { old_rule, new_rule, differences }, urls)| Group {
-            old_rule,
-            new_rule,
-            differences,
-            count: urls.len(),
-            urls,
-        })
+        .map(
+            |(
+                Key {
+                    old_rule,
+                    new_rule,
+                    differences,
+                },
+                urls,
+            )| Group {
+                old_rule,
+                new_rule,
+                differences,
+                count: urls.len(),
+                urls,
+            },
+        )
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count));
-    OfKind { kind, count: groups.iter().map(|group| group.count).sum(), groups }
+    OfKind {
+        kind,
+        count: groups.iter().map(|group| group.count).sum(),
+        groups,
+    }
 }

@@ -41,7 +41,10 @@ pub(super) fn read(path: &Path) -> Result<Asked, String> {
         match decide::read(line) {
             _ if line.is_empty() => {}
             Ok(facts) => asked.facts.push((facts, None)),
-            Err(error) => asked.unread.push(Unread { line: number, error }),
+            Err(error) => asked.unread.push(Unread {
+                line: number,
+                error,
+            }),
         }
     }
     Ok(asked)
@@ -50,7 +53,14 @@ pub(super) fn read(path: &Path) -> Result<Asked, String> {
 /// The cases of both policies, each question once.
 pub(super) fn of_cases(old: &[Case], new: &[Case]) -> Asked {
     let mut seen = BTreeSet::new();
-    let cases =
-        old.iter().chain(new).filter(|case| seen.insert(format!("{:?} {:?}", case.facts, case.profile)));
-    Asked { facts: cases.map(|case| (case.facts.clone(), Some(case.profile))).collect(), unread: Vec::new() }
+    let cases = old
+        .iter()
+        .chain(new)
+        .filter(|case| seen.insert(format!("{:?} {:?}", case.facts, case.profile)));
+    Asked {
+        facts: cases
+            .map(|case| (case.facts.clone(), Some(case.profile)))
+            .collect(),
+        unread: Vec::new(),
+    }
 }

@@ -46,7 +46,12 @@ pub(super) struct Page {
 impl Page {
     /// An empty one.
     pub(super) fn new(paint: Paint, width: usize, depth: Depth) -> Self {
-        Self { text: String::new(), paint, width, depth }
+        Self {
+            text: String::new(),
+            paint,
+            width,
+            depth,
+        }
     }
 
     /// The whole explanation.
@@ -83,7 +88,11 @@ impl Page {
         let name = |line: &RuleLine<'_>| format!("{:1$}{2}", "", 2 * line.depth, line.rule.id);
         let longest = lines.iter().map(|line| name(line).len()).max().unwrap_or(0);
         let names = longest.min(self.width / 3).max(12);
-        let states = lines.iter().map(|line| line.status.as_str().len()).max().unwrap_or(0);
+        let states = lines
+            .iter()
+            .map(|line| line.status.as_str().len())
+            .max()
+            .unwrap_or(0);
         for line in &lines {
             self.rule(trial, facts, line, &name(line), (names, states));
         }
@@ -100,10 +109,16 @@ impl Page {
         let beside = 2 + names + 2 + states + 2;
         // In a narrow terminal the notes get lines of their own.
         let own_lines = self.width < beside + NARROW;
-        let indent = if own_lines { 2 + 2 * line.depth + 4 } else { beside };
+        let indent = if own_lines {
+            2 + 2 * line.depth + 4
+        } else {
+            beside
+        };
         let room = self.width.saturating_sub(indent).max(NARROWEST);
-        let notes: Vec<String> =
-            notes(trial, facts, line, room).iter().map(|note| fitted(note, room)).collect();
+        let notes: Vec<String> = notes(trial, facts, line, room)
+            .iter()
+            .map(|note| fitted(note, room))
+            .collect();
         let notes = notes.into_iter().map(|note| match line.status {
             RuleStatus::Matched => note,
             RuleStatus::NoMatch
@@ -113,32 +128,64 @@ impl Page {
             | RuleStatus::Undecided => self.paint.paint(Tone::Faint, note),
         });
         let mut notes: Vec<String> = notes.collect();
-        let first = if own_lines || notes.is_empty() { String::new() } else { notes.remove(0) };
+        let first = if own_lines || notes.is_empty() {
+            String::new()
+        } else {
+            notes.remove(0)
+        };
         let decided = trial.rule() == Some(line.rule.id.as_str());
         // A name that is too long for its column pushes the rest of its line to the right.
         let name = format!("{name:names$}");
-        let name = if decided { self.paint.paint(tone_of(trial), name) } else { name };
-        let state = self.paint.paint(tone(line.status), format!("{:states$}", line.status.as_str()));
+        let name = if decided {
+            self.paint.paint(tone_of(trial), name)
+        } else {
+            name
+        };
+        let state = self.paint.paint(
+            tone(line.status),
+            format!("{:states$}", line.status.as_str()),
+        );
         self.line(&format!("  {name}  {state}  {first}"));
-        notes.iter().for_each(|note| self.line(&format!("{:indent$}{note}", "")));
+        notes
+            .iter()
+            .for_each(|note| self.line(&format!("{:indent$}{note}", "")));
     }
 
     /// First what the policy sets, then, faint, the rest or how many there are.
     fn options(&mut self, trial: &Trial<'_>) {
-        let (set, built_in): (Vec<_>, Vec<_>) =
-            trial.policy.option_lines(&trial.trail).partition(|line| line.set_by != SetBy::BuiltIn);
-        let shown = || set.iter().chain(built_in.iter().filter(|_| self.depth == Depth::All));
+        let (set, built_in): (Vec<_>, Vec<_>) = trial
+            .policy
+            .option_lines(&trial.trail)
+            .partition(|line| line.set_by != SetBy::BuiltIn);
+        let shown = || {
+            set.iter()
+                .chain(built_in.iter().filter(|_| self.depth == Depth::All))
+        };
         let paths = shown().map(|line| line.path.len()).max().unwrap_or(0);
-        let values = shown().map(|line| show(line.value).chars().count()).max().unwrap_or(0).min(32);
+        let values = shown()
+            .map(|line| show(line.value).chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(32);
         let row = |line: &OptionLine<'_>| {
-            let value = fitted(&show(line.value), self.width.saturating_sub(paths + 24).max(NARROWEST));
-            format!("  {:paths$}  {value:values$}  {}", line.path, set_by(trial, line))
+            let value = fitted(
+                &show(line.value),
+                self.width.saturating_sub(paths + 24).max(NARROWEST),
+            );
+            format!(
+                "  {:paths$}  {value:values$}  {}",
+                line.path,
+                set_by(trial, line)
+            )
         };
         let rows: Vec<String> = set.iter().map(row).collect();
         let rest = match self.depth {
             Depth::All => built_in.iter().map(row).collect(),
             Depth::WhatIsSet => {
-                vec![format!("  {} more with their built-in values (--all shows them)", built_in.len())]
+                vec![format!(
+                    "  {} more with their built-in values (--all shows them)",
+                    built_in.len()
+                )]
             }
         };
         self.headline("Options");
@@ -151,7 +198,10 @@ impl Page {
     fn decision(&mut self, trial: &Trial<'_>) {
         let decision = &trial.decision;
         self.headline("Decision");
-        self.field("verdict", &self.paint.paint(tone_of(trial), decision::verdict(trial)));
+        self.field(
+            "verdict",
+            &self.paint.paint(tone_of(trial), decision::verdict(trial)),
+        );
         self.field("reason", decision.reason().as_str());
         if let Some(rule) = trial.rule() {
             self.field("rule", rule);
@@ -169,14 +219,24 @@ impl Page {
 
     fn answer(&mut self, trial: &Trial<'_>, facts: &CaseFacts) {
         self.headline("Answer");
-        let profile = self.paint.paint(Tone::Faint, format!("(profile {})", trial.profile.as_str()));
+        let profile = self
+            .paint
+            .paint(Tone::Faint, format!("(profile {})", trial.profile.as_str()));
         match Answers::of(trial, facts).to(trial.profile) {
-            Wire::Refused { status_line, headers } => {
-                self.line(&format!("  {}  {profile}", self.paint.paint(Tone::Bad, status_line)));
+            Wire::Refused {
+                status_line,
+                headers,
+            } => {
+                self.line(&format!(
+                    "  {}  {profile}",
+                    self.paint.paint(Tone::Bad, status_line)
+                ));
                 self.headers(&headers);
             }
             Wire::Closed => {
-                self.line(&format!("  the connection is closed without an answer  {profile}"));
+                self.line(&format!(
+                    "  the connection is closed without an answer  {profile}"
+                ));
             }
             Wire::Passed { headers } => {
                 self.line("  the origin's, with");
@@ -187,13 +247,18 @@ impl Page {
     }
 
     fn headers(&mut self, headers: &[(String, String)]) {
-        headers.iter().for_each(|(name, value)| self.line(&format!("  {name}: {}", printable(value))));
+        headers
+            .iter()
+            .for_each(|(name, value)| self.line(&format!("  {name}: {}", printable(value))));
     }
 }
 
 /// The decision in one sentence.
 fn sentence(trial: &Trial<'_>) -> String {
-    let about = trial.refusal.as_ref().and_then(|refusal| refusal.detail.as_deref());
+    let about = trial
+        .refusal
+        .as_ref()
+        .and_then(|refusal| refusal.detail.as_deref());
     let about = about.map_or(String::new(), |about| format!(": {about}"));
     let by = match trial.rule() {
         Some(rule) => format!("by rule {rule}"),
@@ -214,13 +279,19 @@ fn sentence(trial: &Trial<'_>) -> String {
 fn notes(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>, room: usize) -> Vec<String> {
     let grounds = trial.policy.grounds(line, &facts.facts());
     let shown = grounds.len().min(REASONS);
-    let mut notes: Vec<String> =
-        grounds.iter().take(shown).map(|ground| printable(&within(ground, room))).collect();
+    let mut notes: Vec<String> = grounds
+        .iter()
+        .take(shown)
+        .map(|ground| printable(&within(ground, room)))
+        .collect();
     if let (true, Some(last)) = (grounds.len() > shown, notes.last_mut()) {
         last.push_str(&format!(", and {} more", grounds.len() - shown));
     }
     // A stage that was not run says more than the facts that it would have brought.
-    notes = match line.waits_for().filter(|stage| !was_run(trial, facts, *stage)) {
+    notes = match line
+        .waits_for()
+        .filter(|stage| !was_run(trial, facts, *stage))
+    {
         Some(stage) => vec![not_run(trial, stage)],
         None => notes,
     };
@@ -249,20 +320,29 @@ fn was_run(trial: &Trial<'_>, facts: &CaseFacts, stage: PolicyStage) -> bool {
 
 fn not_run(trial: &Trial<'_>, stage: PolicyStage) -> String {
     let over = trial.decision.rejects() && trial.decision.stage < stage.stage();
-    let why = if over { "was not reached" } else { "was not run: none of its facts are given" };
+    let why = if over {
+        "was not reached"
+    } else {
+        "was not run: none of its facts are given"
+    };
     format!("the {} stage {why}", stage.as_str())
 }
 
 /// A reason with its value shortened, so that the test behind it can be read.
 fn within(ground: &Ground, room: usize) -> String {
     let whole = ground.to_string();
-    let (Seen::Value(value), Some(over)) = (&ground.seen, whole.chars().count().checked_sub(room)) else {
+    let (Seen::Value(value), Some(over)) = (&ground.seen, whole.chars().count().checked_sub(room))
+    else {
         return whole;
     };
     let length = value.chars().count();
     let left = length.saturating_sub(over).max(room / 3);
     let seen = Seen::Value(fitted(value, left.min(length)));
-    Ground { seen, ..ground.clone() }.to_string()
+    Ground {
+        seen,
+        ..ground.clone()
+    }
+    .to_string()
 }
 
 /// What a rule that matched did, where it did anything.
@@ -275,7 +355,9 @@ fn did(trial: &Trial<'_>, body: &RuleBody) -> Option<String> {
                 .assign
                 .iter()
                 .map(|a| format!("{} {}", trial.policy.option_path(a.slot), show(&a.value)));
-            assigned.chain(group.stop.then(|| "stop".to_owned())).collect()
+            assigned
+                .chain(group.stop.then(|| "stop".to_owned()))
+                .collect()
         }
     };
     (!all.is_empty()).then(|| printable(&format!("-> {}", all.join(", "))))
@@ -296,7 +378,9 @@ fn tone_of(trial: &Trial<'_>) -> Tone {
 fn tone(status: RuleStatus) -> Tone {
     match status {
         RuleStatus::Matched => Tone::Good,
-        RuleStatus::NoMatch | RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => Tone::Faint,
+        RuleStatus::NoMatch | RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => {
+            Tone::Faint
+        }
         RuleStatus::Undecided => Tone::Doubt,
     }
 }

@@ -28,22 +28,38 @@ pub(super) struct Rows<W> {
 impl<W: Write> Rows<W> {
     /// A line each, in columns.
     pub(super) fn for_people(output: W) -> Self {
-        Self { output, form: Form::Text, count: 0 }
+        Self {
+            output,
+            form: Form::Text,
+            count: 0,
+        }
     }
 
     /// One array.
     pub(super) fn array(output: W) -> Self {
-        Self { output, form: Form::Array, count: 0 }
+        Self {
+            output,
+            form: Form::Array,
+            count: 0,
+        }
     }
 
     /// An object a line.
     pub(super) fn lines(output: W) -> Self {
-        Self { output, form: Form::Lines, count: 0 }
+        Self {
+            output,
+            form: Form::Lines,
+            count: 0,
+        }
     }
 
     /// A table.
     pub(super) fn csv(output: W) -> Self {
-        Self { output, form: Form::Csv, count: 0 }
+        Self {
+            output,
+            form: Form::Csv,
+            count: 0,
+        }
     }
 
     /// How many were written.
@@ -97,8 +113,11 @@ enum At {
 /// The longest words of a status and of a crawler's usual name; what is longer is not cut.
 fn line(url: &Json) -> String {
     let word = |key| url.get(key).and_then(Json::as_str).unwrap_or("-");
-    let number =
-        |key| url.get(key).and_then(Json::as_u64).map_or("-".to_owned(), |number| number.to_string());
+    let number = |key| {
+        url.get(key)
+            .and_then(Json::as_u64)
+            .map_or("-".to_owned(), |number| number.to_string())
+    };
     format!(
         "{}  {:<12}  {:<26}  {:>3}  {:>3}  {}\n",
         word("last_seen"),
@@ -118,7 +137,11 @@ mod tests {
 
     fn written(form: Form, urls: &[Json]) -> String {
         let mut output = vec![];
-        let mut rows = Rows { output: &mut output, form, count: 0 };
+        let mut rows = Rows {
+            output: &mut output,
+            form,
+            count: 0,
+        };
         urls.iter().try_for_each(|url| rows.take(url)).unwrap();
         rows.end().unwrap();
         String::from_utf8(output).unwrap()
@@ -129,11 +152,20 @@ mod tests {
         let two = [json!({ "url": "http://a/" }), json!({ "url": "http://b/" })];
         let names = csv::head(&COLUMNS);
         assert_eq!(written(Form::Array, &[]), "[]\n");
-        assert_eq!(written(Form::Array, &two), "[\n{\"url\":\"http://a/\"},\n{\"url\":\"http://b/\"}\n]\n");
+        assert_eq!(
+            written(Form::Array, &two),
+            "[\n{\"url\":\"http://a/\"},\n{\"url\":\"http://b/\"}\n]\n"
+        );
         assert_eq!(written(Form::Lines, &[]), "");
-        assert_eq!(written(Form::Lines, &two), "{\"url\":\"http://a/\"}\n{\"url\":\"http://b/\"}\n");
+        assert_eq!(
+            written(Form::Lines, &two),
+            "{\"url\":\"http://a/\"}\n{\"url\":\"http://b/\"}\n"
+        );
         assert_eq!(written(Form::Csv, &[]), names);
-        assert_eq!(written(Form::Csv, &two).matches("key,crawler,url").count(), 1);
+        assert_eq!(
+            written(Form::Csv, &two).matches("key,crawler,url").count(),
+            1
+        );
         assert_eq!(written(Form::Csv, &two).lines().count(), 3);
         assert!(written(Form::Text, &[]).contains("no URL"));
     }

@@ -51,7 +51,9 @@ impl From<Refused> for Failure {
         match refused {
             Refused::Answered(400, words) => Self::Usage(words),
             Refused::Answered(404 | 409, words) => Self::Other(words),
-            other @ (Refused::Answered(..) | Refused::NotAsked(_)) => Self::Other(other.to_string()),
+            other @ (Refused::Answered(..) | Refused::NotAsked(_)) => {
+                Self::Other(other.to_string())
+            }
         }
     }
 }
@@ -82,7 +84,12 @@ impl Source {
     }
 
     /// At most so many of the URLs that fit, behind a key.
-    pub(super) fn page(&self, sought: &SoughtIn, after: Option<&str>, most: usize) -> Result<Page, Failure> {
+    pub(super) fn page(
+        &self,
+        sought: &SoughtIn,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Page, Failure> {
         match self {
             Self::Proxy(admin) => {
                 let mut path = format!("/api/v1/urls?limit={}", most.min(PAGE));
@@ -96,8 +103,15 @@ impl Source {
                 let read = |after, most| ledger.records(after, most);
                 let (after, most) = (after.and_then(Key::from_hex), most.min(PAGE));
                 let piece = piece(read, &sought.sought, after, most, || Time::Left)?;
-                let urls = piece.found.iter().map(|(key, found)| record::to_json(*key, found)).collect();
-                Ok(Page { urls, next: piece.next.map(|key| key.to_string()) })
+                let urls = piece
+                    .found
+                    .iter()
+                    .map(|(key, found)| record::to_json(*key, found))
+                    .collect();
+                Ok(Page {
+                    urls,
+                    next: piece.next.map(|key| key.to_string()),
+                })
             }
         }
     }
@@ -106,22 +120,40 @@ impl Source {
     pub(super) fn stats(&self) -> Result<Json, Failure> {
         match self {
             Self::Proxy(admin) => Ok(admin::ask(admin, &Asked::get("/api/v1/ledger"))?),
-            Self::Files(ledger) => Ok(report::ledger::to_json(&ledger.stats(), ledger.bytes(), None)),
+            Self::Files(ledger) => Ok(report::ledger::to_json(
+                &ledger.stats(),
+                ledger.bytes(),
+                None,
+            )),
         }
     }
 }
 
 /// The ledger of a proxy that does not run.
 fn files(settings: &settings::Settings) -> Result<Source, String> {
-    let directory = settings.store.path.as_deref().ok_or("store.path is not set, so no files are kept")?;
+    let directory = settings
+        .store
+        .path
+        .as_deref()
+        .ok_or("store.path is not set, so no files are kept")?;
     let ledger = Ledger::open_existing(directory, LedgerSettings::default());
     ledger.map(Source::Files).map_err(|error| error.to_string())
 }
 
 fn page(document: &Json) -> Result<Page, Failure> {
     let no_page = || Failure::Other("what the proxy answers is no page of URLs".into());
-    let urls = document.get("urls").and_then(Json::as_array).cloned().ok_or_else(no_page)?;
-    Ok(Page { urls, next: document.get("next").and_then(Json::as_str).map(str::to_owned) })
+    let urls = document
+        .get("urls")
+        .and_then(Json::as_array)
+        .cloned()
+        .ok_or_else(no_page)?;
+    Ok(Page {
+        urls,
+        next: document
+            .get("next")
+            .and_then(Json::as_str)
+            .map(str::to_owned),
+    })
 }
 
 /// A value of a query.
@@ -142,6 +174,9 @@ mod tests {
 
     #[test]
     fn values_go_into_a_query_whole() {
-        assert_eq!(escaped("*.a.test/x?y&z=ä %"), "%2A.a.test%2Fx%3Fy%26z%3D%C3%A4%20%25");
+        assert_eq!(
+            escaped("*.a.test/x?y&z=ä %"),
+            "%2A.a.test%2Fx%3Fy%26z%3D%C3%A4%20%25"
+        );
     }
 }

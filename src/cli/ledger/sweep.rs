@@ -34,7 +34,14 @@ pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
 /// The sweep, once it is over.
 fn follow(admin: &settings::Admin, dry_run: bool) -> Result<Json, Failure> {
     let body = Some(json!({ "dry_run": dry_run }).to_string());
-    let begun = admin::ask(admin, &Asked { method: "POST", body, ..Asked::get("/api/v1/ledger/sweep") })?;
+    let begun = admin::ask(
+        admin,
+        &Asked {
+            method: "POST",
+            body,
+            ..Asked::get("/api/v1/ledger/sweep")
+        },
+    )?;
     let mut bar = Bar::new("URLs");
     loop {
         let stats = admin::ask(admin, &Asked::get("/api/v1/ledger"))?;
@@ -54,15 +61,25 @@ fn follow(admin: &settings::Admin, dry_run: bool) -> Result<Json, Failure> {
 
 /// Whether two answers of the proxy tell of one sweep.
 fn is_same(begun: &Json, now: &Json) -> bool {
-    ["/sweep/dry_run", "/sweep/revision"].into_iter().all(|place| begun.pointer(place) == now.pointer(place))
+    ["/sweep/dry_run", "/sweep/revision"]
+        .into_iter()
+        .all(|place| begun.pointer(place) == now.pointer(place))
 }
 
 /// A sweep in a few lines.
 pub(super) fn told(sweep: &Json) -> String {
     let word = |key| sweep.get(key).and_then(Json::as_str).unwrap_or("-");
     let dry = sweep.get("dry_run").and_then(Json::as_bool) == Some(true);
-    let (what, verb) = if dry { ("dry run", "would leave") } else { ("sweep", "leave") };
-    let over = if word("state") == "running" { "is under way" } else { "is over" };
+    let (what, verb) = if dry {
+        ("dry run", "would leave")
+    } else {
+        ("sweep", "leave")
+    };
+    let over = if word("state") == "running" {
+        "is under way"
+    } else {
+        "is over"
+    };
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -73,7 +90,10 @@ pub(super) fn told(sweep: &Json) -> String {
     );
     for (key, words) in [
         ("removed", format!("{verb} the index (760)")),
-        ("moved", "are in another crawler's space and stay (761)".to_owned()),
+        (
+            "moved",
+            "are in another crawler's space and stay (761)".to_owned(),
+        ),
         ("unchanged", "have 760 or 761 from before".to_owned()),
         ("allowed", "are allowed".to_owned()),
     ] {
@@ -84,12 +104,21 @@ pub(super) fn told(sweep: &Json) -> String {
 
 /// URLs that no space has.
 fn gaps(sweep: &Json) -> String {
-    let gaps = sweep.get("gaps").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let gaps = sweep
+        .get("gaps")
+        .and_then(Json::as_array)
+        .map_or(&[][..], Vec::as_slice);
     let mut text = String::new();
     for gap in gaps {
         let word = |key| harmless(gap.get(key).and_then(Json::as_str).unwrap_or("-"));
         let code = gap.get("code").and_then(Json::as_u64).unwrap_or(0);
-        let _ = writeln!(text, "{code}  {:<12}  {:<24}  {}", word("crawler"), word("rule"), word("url"));
+        let _ = writeln!(
+            text,
+            "{code}  {:<12}  {:<24}  {}",
+            word("crawler"),
+            word("rule"),
+            word("url")
+        );
     }
     text
 }
@@ -100,11 +129,14 @@ mod tests {
 
     #[test]
     fn another_sweep_is_not_taken_for_the_one_that_was_asked_for() {
-        let sweep =
-            |dry_run, revision| json!({ "sweep": { "dry_run": dry_run, "revision": revision, "total": 9 } });
+        let sweep = |dry_run, revision| json!({ "sweep": { "dry_run": dry_run, "revision": revision, "total": 9 } });
         let begun = sweep(true, "3f9c2a1b");
         assert!(is_same(&begun, &sweep(true, "3f9c2a1b")));
-        for other in [sweep(true, "00000000"), sweep(false, "3f9c2a1b"), json!({ "sweep": null })] {
+        for other in [
+            sweep(true, "00000000"),
+            sweep(false, "3f9c2a1b"),
+            json!({ "sweep": null }),
+        ] {
             assert!(!is_same(&begun, &other), "{other}");
         }
     }
@@ -117,9 +149,15 @@ mod tests {
             "gaps": [{ "crawler": "news", "url": "http://a.test/", "rule": "spaces.b", "code": 760 }],
         });
         let text = told(&sweep);
-        assert!(text.starts_with("the dry run under revision 3f9c2a1b is over: 9 of 9 URLs"), "{text}");
+        assert!(
+            text.starts_with("the dry run under revision 3f9c2a1b is over: 9 of 9 URLs"),
+            "{text}"
+        );
         assert!(text.contains("1  would leave the index (760)"), "{text}");
         assert!(text.contains("2  have 760 or 761 from before"), "{text}");
-        assert_eq!(gaps(&sweep), "760  news          spaces.b                  http://a.test/\n");
+        assert_eq!(
+            gaps(&sweep),
+            "760  news          spaces.b                  http://a.test/\n"
+        );
     }
 }

@@ -8,15 +8,23 @@ use crate::robots::extension::{Extension, Noted, Stated};
 
 /// The uses that it allows or denies for a URL, as the end of a line; empty if it says nothing.
 pub(super) fn usage_in_text(stated: &[Stated<'_>]) -> String {
-    let words = |s: &Stated<'_>| format!("{}={} (line {})", s.purpose, s.preference.as_str(), s.line);
+    let words =
+        |s: &Stated<'_>| format!("{}={} (line {})", s.purpose, s.preference.as_str(), s.line);
     let words: Vec<String> = stated.iter().map(words).collect();
-    if words.is_empty() { String::new() } else { format!("  usage {}", words.join(", ")) }
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("  usage {}", words.join(", "))
+    }
 }
 
 /// The same as an object: `{"train-ai": {"preference": "deny", "line": 3}}`.
 pub(super) fn usage_in_json(stated: &[Stated<'_>]) -> Json {
     let entry = |s: &Stated<'_>| {
-        (s.purpose.to_string(), json!({ "preference": s.preference.as_str(), "line": s.line }))
+        (
+            s.purpose.to_string(),
+            json!({ "preference": s.preference.as_str(), "line": s.line }),
+        )
     };
     Json::Object(stated.iter().map(entry).collect())
 }
@@ -24,9 +32,14 @@ pub(super) fn usage_in_json(stated: &[Stated<'_>]) -> Json {
 /// What it says of the site and to the crawler, each with the word for it.
 pub(super) fn in_text(rules: &Parsed, agent: &str) -> Vec<(&'static str, String)> {
     let noted = |word, lines: Vec<Noted<'_>>| -> Vec<(&'static str, String)> {
-        lines.iter().map(|noted| (word, harmless(&noted.value).into_owned())).collect()
+        lines
+            .iter()
+            .map(|noted| (word, harmless(&noted.value).into_owned()))
+            .collect()
     };
-    let sitemaps = rules.sitemaps().map(|sitemap| ("sitemap", harmless(&sitemap).into_owned()));
+    let sitemaps = rules
+        .sitemaps()
+        .map(|sitemap| ("sitemap", harmless(&sitemap).into_owned()));
     let visits = noted("visit", rules.visit_times(agent));
     let params = noted("clean", rules.lines_of(Extension::CleanParam));
     let hosts = noted("host", rules.lines_of(Extension::Host));
@@ -35,13 +48,26 @@ pub(super) fn in_text(rules: &Parsed, agent: &str) -> Vec<(&'static str, String)
 
 /// The same as keys of an object; each is null where there is no file.
 pub(super) fn in_json(rules: Option<&Parsed>, agent: &str) -> Map<String, Json> {
-    let values = |lines: Vec<Noted<'_>>| -> Json { lines.into_iter().map(|noted| noted.value).collect() };
+    let values =
+        |lines: Vec<Noted<'_>>| -> Json { lines.into_iter().map(|noted| noted.value).collect() };
     let told = |of: &dyn Fn(&Parsed) -> Json| rules.map_or(Json::Null, of);
     let entries = [
         ("sitemaps", told(&|rules| rules.sitemaps().collect())),
-        ("visit_time", told(&|rules| values(rules.visit_times(agent)))),
-        ("clean_param", told(&|rules| values(rules.lines_of(Extension::CleanParam)))),
-        ("host", told(&|rules| values(rules.lines_of(Extension::Host)))),
+        (
+            "visit_time",
+            told(&|rules| values(rules.visit_times(agent))),
+        ),
+        (
+            "clean_param",
+            told(&|rules| values(rules.lines_of(Extension::CleanParam))),
+        ),
+        (
+            "host",
+            told(&|rules| values(rules.lines_of(Extension::Host))),
+        ),
     ];
-    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    entries
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
 }

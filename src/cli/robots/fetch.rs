@@ -37,13 +37,18 @@ use super::{Answer, beyond};
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
     let agent = product_token(&args.agent);
     if agent.is_empty() {
-        return out::complain(&"--agent has to begin with a product token: letters, digits, - and _");
+        return out::complain(
+            &"--agent has to begin with a product token: letters, digits, - and _",
+        );
     }
     let target = match UrlTarget::parse(&args.url) {
         Ok(target) => target,
         Err(mistake) => return out::complain(&format!("{mistake}: {:?}", args.url)),
     };
-    let overrides = Overrides { config: args.config.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        config: args.config.clone(),
+        ..Overrides::default()
+    };
     let settings = match open::settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
@@ -55,10 +60,22 @@ pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
     }
 }
 
-fn fetched(settings: &Settings, target: &UrlTarget, agent: &str, clock: &Clock) -> Result<Fetch, String> {
+fn fetched(
+    settings: &Settings,
+    target: &UrlTarget,
+    agent: &str,
+    clock: &Clock,
+) -> Result<Fetch, String> {
     let metrics = Metrics::new(&[], &[]).map_err(|error| error.to_string())?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let limits = HoldLimits { of_one: 1, of_all: 1, longest: Duration::ZERO };
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let limits = HoldLimits {
+        of_one: 1,
+        of_all: 1,
+        longest: Duration::ZERO,
+    };
     let hold = Hold::new(Store::embedded(), limits, clock.clone(), metrics.clone());
     let errand = Errand {
         agent: agent.into(),
@@ -83,7 +100,12 @@ fn told(fetch: &Fetch, target: &UrlTarget, agent: &str, format: Format, clock: &
         Standing::Rules(_) | Standing::AllowAll => Exit::Success,
         Standing::Unknown => Exit::Negative,
     };
-    let told = Told { fetch, known: &known, target, agent };
+    let told = Told {
+        fetch,
+        known: &known,
+        target,
+        agent,
+    };
     let text = match format {
         Format::Text => told.to_text(),
         Format::Json => format!("{}\n", told.to_json()),
@@ -102,16 +124,27 @@ struct Told<'a> {
 impl Told<'_> {
     fn to_text(&self) -> String {
         let url = self.fetch.url.as_ref().unwrap_or(self.target);
-        let status = self.known.status.map_or(String::new(), |status| format!(", status {status}"));
+        let status = self
+            .known
+            .status
+            .map_or(String::new(), |status| format!(", status {status}"));
         let mut text = format!("{}\n", harmless(url.as_str()));
-        text.push_str(&format!("  outcome  {}{status}\n", self.known.ending.as_str()));
+        text.push_str(&format!(
+            "  outcome  {}{status}\n",
+            self.known.ending.as_str()
+        ));
         if let Some(fault) = self.known.fault {
             text.push_str(&format!("  failure  {}\n", fault.words));
         }
         text.push_str(&format!("  meaning  {}\n", self.meaning()));
-        text.push_str(&format!("  holds    {}\n", show_duration(self.known.holds_for)));
+        text.push_str(&format!(
+            "  holds    {}\n",
+            show_duration(self.known.holds_for)
+        ));
         let past = show_duration(self.known.holds_on_for());
-        text.push_str(&format!("  then     {past} more while it is fetched anew\n"));
+        text.push_str(&format!(
+            "  then     {past} more while it is fetched anew\n"
+        ));
         if let Some(rules) = self.known.rules() {
             text.push_str(&self.file(rules));
         }
@@ -120,13 +153,18 @@ impl Told<'_> {
 
     fn file(&self, rules: &Parsed) -> String {
         let (bytes, lines, unknown) = (rules.text().len(), rules.directives(), rules.unknown());
-        let mut text =
-            format!("  file     {bytes} bytes, {lines} lines that are read, {unknown} with other keys\n");
+        let mut text = format!(
+            "  file     {bytes} bytes, {lines} lines that are read, {unknown} with other keys\n"
+        );
         for (word, value) in beyond::in_text(rules, self.agent) {
             text.push_str(&format!("  {word:<8} {value}\n"));
         }
         let answer = self.answer(rules);
-        text.push_str(&format!("  {:<8} {}\n", self.agent, answer.to_text(self.target.as_str())));
+        text.push_str(&format!(
+            "  {:<8} {}\n",
+            self.agent,
+            answer.to_text(self.target.as_str())
+        ));
         text
     }
 

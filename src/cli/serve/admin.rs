@@ -52,16 +52,36 @@ impl Shown {
     /// # Errors
     /// If the token cannot be used.
     pub(super) fn server(self, settings: &Settings) -> Result<Admin, StartError> {
-        let token = settings.admin.token_file.as_deref().map(token).transpose()?;
+        let token = settings
+            .admin
+            .token_file
+            .as_deref()
+            .map(token)
+            .transpose()?;
         let guard = Guard::new(settings.admin.names.iter().cloned(), token);
         let (policy, stops) = self.policy_and_stops(settings);
-        let Self { exchange, draining, pem, sweeper, .. } = self;
-        let crawlers = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
+        let Self {
+            exchange,
+            draining,
+            pem,
+            sweeper,
+            ..
+        } = self;
+        let crawlers = settings
+            .crawlers
+            .iter()
+            .map(|r| r.crawler.clone())
+            .collect();
         let (recorder, kept) = (&exchange.recorder, Arc::clone(&exchange.ledger));
         let clock = recorder.clock().clone();
         let in_force = Arc::clone(&policy.in_force);
-        let sweeps = Swept { sweeper, in_force: Arc::clone(&in_force), kept: Arc::clone(&kept) };
-        let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(sweeps), crawlers, clock).under(in_force);
+        let sweeps = Swept {
+            sweeper,
+            in_force: Arc::clone(&in_force),
+            kept: Arc::clone(&kept),
+        };
+        let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(sweeps), crawlers, clock)
+            .under(in_force);
         let (log, metrics) = (recorder.log().clone(), recorder.metrics().clone());
         let process = Process::new(recorder.instance(), recorder.clock().clone());
         let tap = log.tap();
@@ -73,12 +93,18 @@ impl Shown {
         if let Some(tap) = tap {
             server = server.live(LiveApi::new(tap));
         }
-        Ok(server.ledger(urls).hosts(HostsApi::new(Arc::clone(&exchange.hold), exchange)))
+        Ok(server
+            .ledger(urls)
+            .hosts(HostsApi::new(Arc::clone(&exchange.hold), exchange)))
     }
 
     fn policy_and_stops(&self, settings: &Settings) -> (PolicyApi, StopsApi) {
         let (in_force, reloads) = (Arc::clone(&self.in_force), self.reloads.clone());
-        let crawlers: Arc<[Crawler]> = settings.crawlers.iter().map(|r| r.crawler.clone()).collect();
+        let crawlers: Arc<[Crawler]> = settings
+            .crawlers
+            .iter()
+            .map(|r| r.crawler.clone())
+            .collect();
         let stops = StopsApi {
             stops: Arc::clone(self.exchange.hold.stops()),
             in_force: Arc::clone(&in_force),
@@ -88,7 +114,15 @@ impl Shown {
             settings::ProfileChoice::ByUserAgent => Profile::Generic,
             settings::ProfileChoice::One(profile) => profile,
         };
-        (PolicyApi { in_force, reloads, crawlers, profile }, stops)
+        (
+            PolicyApi {
+                in_force,
+                reloads,
+                crawlers,
+                profile,
+            },
+            stops,
+        )
     }
 }
 
@@ -139,8 +173,11 @@ fn readiness(
         let live = reload::standing(&snapshot, last.as_ref().map(|last| &last.outcome));
         let shadow = last.as_ref().and_then(|last| last.shadow.as_ref());
         let shadow = reload::standing_in_shadow(&snapshot, shadow);
-        let mut checks =
-            vec![Check::new("policy", live), Check::new("drain", drain), Check::new("decision_log", log)];
+        let mut checks = vec![
+            Check::new("policy", live),
+            Check::new("drain", drain),
+            Check::new("decision_log", log),
+        ];
         if stops.is_unkept() {
             let words = "a restart will not know what is stopped: store.path cannot be written";
             checks.push(Check::new("stops", CheckState::Warn(words.into())));

@@ -37,10 +37,21 @@ impl Feeding {
     ///
     /// # Errors
     /// If the webhook cannot be asked, in words.
-    pub(super) fn start(settings: &Settings, kept: &Kept, metrics: &Metrics) -> Result<Self, String> {
+    pub(super) fn start(
+        settings: &Settings,
+        kept: &Kept,
+        metrics: &Metrics,
+    ) -> Result<Self, String> {
         let events = &settings.ledger.events;
-        let webhook = events.webhook.as_ref().map(|url| webhook(url, settings)).transpose()?;
-        let out = FeedSettings { file: events.file.clone(), webhook };
+        let webhook = events
+            .webhook
+            .as_ref()
+            .map(|url| webhook(url, settings))
+            .transpose()?;
+        let out = FeedSettings {
+            file: events.file.clone(),
+            webhook,
+        };
         if out.file.is_none() && out.webhook.is_none() {
             return Ok(Self(None));
         }

@@ -90,8 +90,12 @@ impl Keeper {
     fn open(&self) -> Result<Ledger, String> {
         let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let errors = u32::try_from(self.settings.temporary_errors).unwrap_or(u32::MAX);
-        let tolerance = Tolerance { temporary_errors: errors };
-        let Some(directory) = &self.directory else { return Ok(Ledger::in_memory(tolerance)) };
+        let tolerance = Tolerance {
+            temporary_errors: errors,
+        };
+        let Some(directory) = &self.directory else {
+            return Ok(Ledger::in_memory(tolerance));
+        };
         let settings = LedgerSettings {
             tolerance,
             queue: of(self.settings.queue),
@@ -109,7 +113,12 @@ impl Keeper {
 }
 
 /// Brings its numbers to the metrics, and has old events forgotten, once whoever is to be told has been. Never ends.
-pub(super) async fn look_after(kept: Kept, metrics: Metrics, clock: Clock, events: settings::Events) {
+pub(super) async fn look_after(
+    kept: Kept,
+    metrics: Metrics,
+    clock: Clock,
+    events: settings::Events,
+) {
     let file = events.file.map(|_| FeedOut::File);
     let webhook = events.webhook.map(|_| FeedOut::Webhook);
     let mut turn = tokio::time::interval(LOOK);
@@ -126,10 +135,14 @@ pub(super) async fn look_after(kept: Kept, metrics: Metrics, clock: Clock, event
 
 /// Writes what is left.
 pub(super) async fn close(kept: &Kept) {
-    let Some(ledger) = kept.get().cloned() else { return };
+    let Some(ledger) = kept.get().cloned() else {
+        return;
+    };
     let closed = tokio::task::spawn_blocking(move || ledger.close());
     if tokio::time::timeout(CLOSE, closed).await.is_err() {
-        tracing::error!("the ledger could not be closed in time; what it was last told may be lost");
+        tracing::error!(
+            "the ledger could not be closed in time; what it was last told may be lost"
+        );
     }
 }
 
@@ -186,8 +199,13 @@ impl Sweeps for Swept {
             How::ForGood => sweep::How::ForGood,
         };
         let policy = Arc::clone(&self.in_force.load().policy);
-        let urls = self.kept.get().map_or(0, |ledger| ledger.stats().urls.values().sum());
-        self.sweeper.order(how, policy.revision(), urls).map_err(|sweep::Busy| Busy)
+        let urls = self
+            .kept
+            .get()
+            .map_or(0, |ledger| ledger.stats().urls.values().sum());
+        self.sweeper
+            .order(how, policy.revision(), urls)
+            .map_err(|sweep::Busy| Busy)
     }
 
     fn progress(&self) -> Option<Progress> {

@@ -11,7 +11,10 @@ pub(super) enum Prepared {}
 #[derive(Debug)]
 pub(super) struct Spans;
 
-pub(super) fn prepare(_: &Settings, _: &Metrics) -> Result<(Option<Tracing>, Option<Prepared>), String> {
+pub(super) fn prepare(
+    _: &Settings,
+    _: &Metrics,
+) -> Result<(Option<Tracing>, Option<Prepared>), String> {
     Ok((None, None))
 }
 
@@ -20,6 +23,9 @@ impl Spans {
         Self
     }
 
-    #[allow(clippy::unused_async, reason = "as where there is something to wait for")]
+    #[allow(
+        clippy::unused_async,
+        reason = "as where there is something to wait for"
+    )]
     pub(super) async fn close(self) {}
 }

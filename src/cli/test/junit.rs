@@ -31,25 +31,38 @@ impl Suite {
     fn of(run: &Run, asked: Asked) -> Self {
         let mut tests = run.cases.len();
         let mut failures = run.failed();
-        let mut body: String = run.cases.iter().map(|(case, mismatches)| test(case, mismatches)).collect();
+        let mut body: String = run
+            .cases
+            .iter()
+            .map(|(case, mismatches)| test(case, mismatches))
+            .collect();
         if let Some(least) = asked.threshold {
             tests += 1;
             failures += usize::from(asked.is_missed_by(run));
             body.push_str(&threshold(run, asked, least));
         }
         let name = escaped(&format!("{} ({})", run.policy.name(), run.shown));
-        let properties = if asked.coverage { properties(run) } else { String::new() };
+        let properties = if asked.coverage {
+            properties(run)
+        } else {
+            String::new()
+        };
         let text = format!(
             "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"0\">\n\
              {properties}{body}  </testsuite>\n"
         );
-        Self { tests, failures, text }
+        Self {
+            tests,
+            failures,
+            text,
+        }
     }
 }
 
 fn properties(run: &Run) -> String {
     let (rules, branches) = (run.coverage.by_rule(&run.policy), run.branches());
-    let property = |name, value: f64| format!("      <property name=\"{name}\" value=\"{value:.1}\"/>\n");
+    let property =
+        |name, value: f64| format!("      <property name=\"{name}\" value=\"{value:.1}\"/>\n");
     format!(
         "    <properties>\n{}{}    </properties>\n",
         property("coverage.branches", branches.percent()),
@@ -61,30 +74,44 @@ fn properties(run: &Run) -> String {
 fn test(case: &Case, mismatches: &[Mismatch]) -> String {
     let (file, line) = (escaped(&case.place.file), case.place.line);
     let name = escaped(&format!("{}:{line} {}", case.place.file, case.facts.url()));
-    let open = format!("    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\"");
+    let open = format!(
+        "    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\""
+    );
     let said: Vec<String> = mismatches.iter().map(difference).collect();
     match said.first() {
         None => format!("{open}/>\n"),
-        Some(first) => format!("{open}>\n{}    </testcase>\n", failure(first, &said.join("\n"))),
+        Some(first) => format!(
+            "{open}>\n{}    </testcase>\n",
+            failure(first, &said.join("\n"))
+        ),
     }
 }
 
 fn threshold(run: &Run, asked: Asked, least: f64) -> String {
-    let open = format!("    <testcase classname=\"coverage\" name=\"at least {least} % of the branches\"");
+    let open =
+        format!("    <testcase classname=\"coverage\" name=\"at least {least} % of the branches\"");
     if !asked.is_missed_by(run) {
         return format!("{open}/>\n");
     }
     let found = format!("the cases reach {:.1} %", run.branches().percent());
     let covered = run.coverage.rules(&run.policy);
-    let missed = covered
-        .iter()
-        .flat_map(|rule| rule.missed().map(|branch| format!("rule {}: never {}", rule.rule.id, branch.name)));
+    let missed = covered.iter().flat_map(|rule| {
+        rule.missed()
+            .map(|branch| format!("rule {}: never {}", rule.rule.id, branch.name))
+    });
     let all: Vec<String> = missed.collect();
-    format!("{open}>\n{}    </testcase>\n", failure(&found, &all.join("\n")))
+    format!(
+        "{open}>\n{}    </testcase>\n",
+        failure(&found, &all.join("\n"))
+    )
 }
 
 fn failure(message: &str, text: &str) -> String {
-    format!("      <failure message=\"{}\" type=\"case\">{}</failure>\n", escaped(message), escaped(text))
+    format!(
+        "      <failure message=\"{}\" type=\"case\">{}</failure>\n",
+        escaped(message),
+        escaped(text)
+    )
 }
 
 /// Text for attributes and elements; what XML 1.0 cannot hold is left out.

@@ -40,11 +40,19 @@ pub(super) enum Own {
 pub(super) fn of(paths: &[PathBuf]) -> Result<Vec<Suite>, Exit> {
     if paths.is_empty() {
         let origin = open::origin(None)?;
-        return Ok(vec![Suite { origin, own: Own::Run, files: Vec::new() }]);
+        return Ok(vec![Suite {
+            origin,
+            own: Own::Run,
+            files: Vec::new(),
+        }]);
     }
     let mut plan = Plan::default();
     for path in paths {
-        if path.is_dir() { plan.named_directory(path)? } else { plan.file(path) }
+        if path.is_dir() {
+            plan.named_directory(path)?
+        } else {
+            plan.file(path)
+        }
     }
     if plan.problems.has_errors() {
         return Err(open::refused(&plan.problems.into_vec()));
@@ -71,7 +79,10 @@ impl Plan {
         let before = self.suites.len();
         self.directory(path);
         if self.suites.len() == before && !self.problems.has_errors() {
-            return Err(complain(&format!("{}: no policy and no case file is in it", path.display())));
+            return Err(complain(&format!(
+                "{}: no policy and no case file is in it",
+                path.display()
+            )));
         }
         Ok(())
     }
@@ -99,7 +110,9 @@ impl Plan {
                 }
             }
         }
-        directories.iter().for_each(|directory| self.directory(directory));
+        directories
+            .iter()
+            .for_each(|directory| self.directory(directory));
     }
 
     fn policy(&mut self, path: &Path) {
@@ -108,14 +121,21 @@ impl Plan {
 
     fn cases(&mut self, path: &Path, text: &str) {
         let name: Arc<str> = path.display().to_string().into();
-        let Some(file) = read_case_file(&name, text, &mut self.problems) else { return };
-        let policy = path.parent().unwrap_or(Path::new("")).join(&*file.policy.value);
+        let Some(file) = read_case_file(&name, text, &mut self.problems) else {
+            return;
+        };
+        let policy = path
+            .parent()
+            .unwrap_or(Path::new(""))
+            .join(&*file.policy.value);
         let policy = plain(&policy);
         if !policy.exists() {
             let problem = Problem::error(&file.policy.place, "there is no such policy");
-            return self
-                .problems
-                .push(problem.found(&*file.policy.value).help("write a path relative to this file"));
+            return self.problems.push(
+                problem
+                    .found(&*file.policy.value)
+                    .help("write a path relative to this file"),
+            );
         }
         self.suite(&policy).files.push(file);
     }
@@ -123,14 +143,24 @@ impl Plan {
     /// The suite of a policy, new if there is none.
     fn suite(&mut self, path: &Path) -> &mut Suite {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let same =
-            |suite: &Suite| matches!(&suite.origin, PolicyOrigin::Path(known) if real(known) == real(path));
-        let at = self.suites.iter().position(same).unwrap_or(self.suites.len());
+        let same = |suite: &Suite| matches!(&suite.origin, PolicyOrigin::Path(known) if real(known) == real(path));
+        let at = self
+            .suites
+            .iter()
+            .position(same)
+            .unwrap_or(self.suites.len());
         if at == self.suites.len() {
             let origin = PolicyOrigin::Path(path.to_owned());
-            self.suites.push(Suite { origin, own: Own::Leave, files: Vec::new() });
+            self.suites.push(Suite {
+                origin,
+                own: Own::Leave,
+                files: Vec::new(),
+            });
         }
-        #[allow(clippy::indexing_slicing, reason = "it was found there, or has just been put there")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "it was found there, or has just been put there"
+        )]
         &mut self.suites[at]
     }
 }
@@ -138,18 +168,30 @@ impl Plan {
 fn text_and_kind(path: &Path) -> (Option<String>, FileKind) {
     let text = fs::read_to_string(path).ok();
     let name: Arc<str> = path.display().to_string().into();
-    let kind = text.as_deref().map_or(FileKind::Other, |text| FileKind::of(&name, text));
+    let kind = text
+        .as_deref()
+        .map_or(FileKind::Other, |text| FileKind::of(&name, text));
     (text, kind)
 }
 
 /// The YAML files in a directory and the directories in it, both in the order of their names.
 fn entries(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let entries = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let mut all: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
     all.sort();
-    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) = all.into_iter().partition(|path| path.is_dir());
-    (files.into_iter().filter(|file| file.extension().is_some_and(|e| e == "yaml")).collect(), directories)
+    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        all.into_iter().partition(|path| path.is_dir());
+    (
+        files
+            .into_iter()
+            .filter(|file| file.extension().is_some_and(|e| e == "yaml"))
+            .collect(),
+        directories,
+    )
 }
 
 fn stray(path: &Path) -> Problem {
@@ -163,11 +205,16 @@ fn plain(path: &Path) -> PathBuf {
     let mut short = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir if matches!(short.components().next_back(), Some(Component::Normal(_))) => {
+            Component::ParentDir
+                if matches!(short.components().next_back(), Some(Component::Normal(_))) =>
+            {
                 short.pop();
             }
             Component::CurDir => {}
-            Component::ParentDir | Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
+            Component::ParentDir
+            | Component::Normal(_)
+            | Component::RootDir
+            | Component::Prefix(_) => {
                 short.push(part);
             }
         }
@@ -175,6 +222,9 @@ fn plain(path: &Path) -> PathBuf {
     if short.as_os_str().is_empty() {
         short.push(".");
     }
-    let same = fs::canonicalize(&short).ok().zip(fs::canonicalize(path).ok()).is_some_and(|(a, b)| a == b);
+    let same = fs::canonicalize(&short)
+        .ok()
+        .zip(fs::canonicalize(path).ok())
+        .is_some_and(|(a, b)| a == b);
     if same { short } else { path.to_owned() }
 }

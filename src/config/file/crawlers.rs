@@ -29,7 +29,10 @@ pub(super) fn anonymous(
     };
     let anonymous = read::word(node, &["allow", "deny"], choice, problems);
     if anonymous == Some(Anonymous::Deny) && crawlers.is_empty() {
-        problems.push(Problem::warning(&node.place, "nobody may ask: there are no `crawlers`"));
+        problems.push(Problem::warning(
+            &node.place,
+            "nobody may ask: there are no `crawlers`",
+        ));
     }
     anonymous
 }
@@ -37,19 +40,33 @@ pub(super) fn anonymous(
 /// The crawlers that have a listener of their own, as written.
 pub(super) fn named_by_listeners(listen: Option<&Node>) -> Vec<&str> {
     let items = listen.map(read::one_or_many).unwrap_or_default();
-    items.iter().filter_map(|item| item.get("crawler")?.spelling()).collect()
+    items
+        .iter()
+        .filter_map(|item| item.get("crawler")?.spelling())
+        .collect()
 }
 
-pub(super) fn listener(node: &Node, crawlers: &[Registration], problems: &mut Problems) -> Option<Listener> {
+pub(super) fn listener(
+    node: &Node,
+    crawlers: &[Registration],
+    problems: &mut Problems,
+) -> Option<Listener> {
     if node.spelling().is_some() || node.is_null() {
         return checked(node, value::socket, problems).map(Listener::for_all);
     }
     let mut map = MapReader::open(node, "a listener", problems)?;
-    let address = map.require("addr", problems).and_then(|node| checked(node, value::socket, problems));
-    let crawler = map.take("crawler").and_then(|node| known(node, crawlers, problems));
+    let address = map
+        .require("addr", problems)
+        .and_then(|node| checked(node, value::socket, problems));
+    let crawler = map
+        .take("crawler")
+        .and_then(|node| known(node, crawlers, problems));
     later::check(&mut map, "listen", problems);
     map.finish(problems);
-    Some(Listener { address: address?, crawler })
+    Some(Listener {
+        address: address?,
+        crawler,
+    })
 }
 
 fn known(node: &Node, crawlers: &[Registration], problems: &mut Problems) -> Option<Slug> {
@@ -72,16 +89,16 @@ pub(super) fn read(node: &Node, named: &[&str], problems: &mut Problems) -> Vec<
     let mut seen = Seen::default();
     let mut found = Vec::new();
     for item in read::items(node, "`crawlers`", problems) {
-        let Some(registration) = registration(item, &mut seen, problems) else { continue };
+        let Some(registration) = registration(item, &mut seen, problems) else {
+            continue;
+        };
         let name = registration.crawler.as_str();
         let shown_by_nothing = item.get("auth").is_none() && registration.sources.is_empty();
         if shown_by_nothing && !named.contains(&name) {
             let message = format!("nothing shows that a client is {name}");
-            problems.push(
-                Problem::warning(&item.place, message).help(
-                    "give it `auth`, `sources`, or a listener of its own (`listen: [{addr, crawler}]`)",
-                ),
-            );
+            problems.push(Problem::warning(&item.place, message).help(
+                "give it `auth`, `sources`, or a listener of its own (`listen: [{addr, crawler}]`)",
+            ));
         }
         found.push(registration);
     }
@@ -98,30 +115,57 @@ struct Seen {
 
 fn registration(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Registration> {
     let mut map = MapReader::open(node, "a crawler", problems)?;
-    let name = map.require("name", problems).and_then(|node| name(node, seen, problems));
+    let name = map
+        .require("name", problems)
+        .and_then(|node| name(node, seen, problems));
     let auth = map.take("auth").and_then(|node| auth(node, seen, problems));
-    let sources = map.take("sources").map(|node| sources(node, seen, problems)).unwrap_or_default();
+    let sources = map
+        .take("sources")
+        .map(|node| sources(node, seen, problems))
+        .unwrap_or_default();
     let profile = map.take("profile").and_then(|node| profile(node, problems));
-    let may = map.take("may").map(|node| hints(node, problems)).unwrap_or_default();
+    let may = map
+        .take("may")
+        .map(|node| hints(node, problems))
+        .unwrap_or_default();
     map.finish(problems);
     let crawler = Crawler::new(&name?).with_hints(may);
     let crawler = profile.into_iter().fold(crawler, Crawler::with_profile);
-    Some(Registration { crawler, auth, sources })
+    Some(Registration {
+        crawler,
+        auth,
+        sources,
+    })
 }
 
 fn name(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Slug> {
     let text = read::spelling(node, problems)?;
     let Some(name) = Slug::new(text) else {
-        let problem = read::wrong_type(node, "a name is small letters, digits and hyphens, at most 64");
+        let problem = read::wrong_type(
+            node,
+            "a name is small letters, digits and hyphens, at most 64",
+        );
         let near = text.to_lowercase().replace(['_', ' ', '.'], "-");
-        problems.push(Problem { near: Slug::new(&near).map(|slug| slug.to_string()), ..problem });
+        problems.push(Problem {
+            near: Slug::new(&near).map(|slug| slug.to_string()),
+            ..problem
+        });
         return None;
     };
     if name.as_str() == Crawler::ANONYMOUS {
-        problems.push(read::wrong_type(node, "this is the name of clients that have none"));
+        problems.push(read::wrong_type(
+            node,
+            "this is the name of clients that have none",
+        ));
         return None;
     }
-    once(&mut seen.names, name.as_str(), node, "another crawler has this name", problems);
+    once(
+        &mut seen.names,
+        name.as_str(),
+        node,
+        "another crawler has this name",
+        problems,
+    );
     Some(name)
 }
 
@@ -134,7 +178,9 @@ fn once(seen: &mut Vec<String>, text: &str, node: &Node, mistake: &str, problems
 
 fn auth(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Auth> {
     let mut map = MapReader::open(node, "`auth`", problems)?;
-    let user = map.require("user", problems).and_then(|node| user(node, seen, problems));
+    let user = map
+        .require("user", problems)
+        .and_then(|node| user(node, seen, problems));
     let password = match map.take_entry("password_hash") {
         Some(entry) => password(&entry.value, &entry.key.place, problems),
         None => {
@@ -143,14 +189,23 @@ fn auth(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Option<Auth> {
         }
     };
     map.finish(problems);
-    Some(Auth { user: user?.into(), password: password? })
+    Some(Auth {
+        user: user?.into(),
+        password: password?,
+    })
 }
 
 const MAKE_ONE: &str = "`crawlgate password` makes one";
 
 fn user<'n>(node: &'n Node, seen: &mut Seen, problems: &mut Problems) -> Option<&'n str> {
     let user = checked(node, user_name, problems)?;
-    once(&mut seen.users, &user, node, "another crawler has this user", problems);
+    once(
+        &mut seen.users,
+        &user,
+        node,
+        "another crawler has this user",
+        problems,
+    );
     node.spelling()
 }
 
@@ -167,15 +222,21 @@ fn password(node: &Node, place: &Place, problems: &mut Problems) -> Option<Passw
         Some(text) => PasswordHash::parse(text),
         None => Err("the hash of a password is needed here"),
     };
-    read.map_err(|mistake| problems.push(Problem::error(place, mistake).help(MAKE_ONE))).ok()
+    read.map_err(|mistake| problems.push(Problem::error(place, mistake).help(MAKE_ONE)))
+        .ok()
 }
 
 fn sources(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for item in read::one_or_many(node) {
-        let Some(network) = checked(item, value::source_network, problems) else { continue };
+        let Some(network) = checked(item, value::source_network, problems) else {
+            continue;
+        };
         if seen.networks.contains(&network) {
-            problems.push(read::wrong_type(item, "the network stands twice in `sources`"));
+            problems.push(read::wrong_type(
+                item,
+                "the network stands twice in `sources`",
+            ));
         }
         seen.networks.push(network);
         networks.push(network);
@@ -184,7 +245,12 @@ fn sources(node: &Node, seen: &mut Seen, problems: &mut Problems) -> Vec<IpNet> 
 }
 
 fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
-    read::word(node, &Profile::ALL.map(Profile::as_str), Profile::from_word, problems)
+    read::word(
+        node,
+        &Profile::ALL.map(Profile::as_str),
+        Profile::from_word,
+        problems,
+    )
 }
 
 fn hints(node: &Node, problems: &mut Problems) -> Vec<May> {
@@ -193,7 +259,9 @@ fn hints(node: &Node, problems: &mut Problems) -> Vec<May> {
     let items = read::one_or_many(node);
     let mut hints: Vec<May> = Vec::new();
     for item in items {
-        let Some(may) = read::word(item, &words, hint, problems) else { continue };
+        let Some(may) = read::word(item, &words, hint, problems) else {
+            continue;
+        };
         if !BUILT.contains(&may) {
             let message = format!("`may: {}` is not in this version", may.as_str());
             problems.push(Problem::error(&item.place, message).help("leave it out"));

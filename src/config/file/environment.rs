@@ -14,7 +14,8 @@ pub(super) fn substitute_all(node: &mut Node, variables: Variables<'_>, problems
     match &mut node.value {
         Value::Sequence(items) => items.retain_mut(|item| fits(item, variables, problems)),
         Value::Mapping(entries) => {
-            entries.retain_mut(|entry| is_hash(entry) || fits(&mut entry.value, variables, problems));
+            entries
+                .retain_mut(|entry| is_hash(entry) || fits(&mut entry.value, variables, problems));
         }
         Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => {}
     }
@@ -22,8 +23,13 @@ pub(super) fn substitute_all(node: &mut Node, variables: Variables<'_>, problems
 
 /// A hash of a password begins with a dollar that begins no variable: it is taken as it is, so that it can be pasted.
 fn is_hash(entry: &Entry) -> bool {
-    let text = entry.value.spelling().filter(|_| *entry.key.text == *"password_hash");
-    text.is_some_and(|text| text.starts_with('$') && !text.starts_with("${") && !text.starts_with("$$"))
+    let text = entry
+        .value
+        .spelling()
+        .filter(|_| *entry.key.text == *"password_hash");
+    text.is_some_and(|text| {
+        text.starts_with('$') && !text.starts_with("${") && !text.starts_with("$$")
+    })
 }
 
 fn fits(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) -> bool {
@@ -52,7 +58,9 @@ fn fits(node: &mut Node, variables: Variables<'_>, problems: &mut Problems) -> b
 
 /// What the text would be in the file: `workers: ${WORKERS}` is a number if the variable is one.
 fn scalar(text: String) -> Value {
-    let number = text.parse::<i64>().map(|n| Value::Int(n, text.as_str().into()));
+    let number = text
+        .parse::<i64>()
+        .map(|n| Value::Int(n, text.as_str().into()));
     match (text.as_str(), number) {
         ("true", _) => Value::Bool(true),
         ("false", _) => Value::Bool(false),
@@ -90,7 +98,9 @@ fn variable(text: &str) -> Result<(&str, &str), String> {
     let braced = text.strip_prefix('{').and_then(|t| t.split_once('}'));
     match braced {
         Some((name, after)) if is_name(name) => Ok((name, after)),
-        Some((name, _)) => Err(format!("`{name}` is not the name of an environment variable")),
+        Some((name, _)) => Err(format!(
+            "`{name}` is not the name of an environment variable"
+        )),
         None => Err("write ${VAR} for an environment variable, or $$ for a dollar".into()),
     }
 }
@@ -118,7 +128,10 @@ mod tests {
         assert_eq!(check("a$$b${EMPTY}c"), Ok("a$bc".into()));
         assert_eq!(check("${TRICKY}"), Ok("${PORT}$$".into()));
         assert_eq!(check("no variable"), Ok("no variable".into()));
-        assert_eq!(check("${NONE}"), Err("the environment variable NONE is not set".into()));
+        assert_eq!(
+            check("${NONE}"),
+            Err("the environment variable NONE is not set".into())
+        );
         for bad in ["$PORT", "a$", "${PORT", "${}", "${A-B}", "${1A}"] {
             assert!(check(bad).is_err(), "{bad}");
         }

@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::settings::{KeepLedger, LogFormat, MetricsLevel, OnFull, Roots, Rotate, Settings};
+use crate::config::settings::{
+    KeepLedger, LogFormat, MetricsLevel, OnFull, Roots, Rotate, Settings,
+};
 use crate::vocab::profile::Profile;
 use crate::vocab::units::{show_duration, show_size};
 
@@ -18,41 +20,63 @@ use super::telemetry::QUEUE;
 
 /// The schema of a configuration file.
 pub fn json_schema() -> Json {
-    let crawlers = json!({ "anyOf": [{ "type": "array", "items": crawler() }, { "type": "null" }] });
-    let root = Group::new("", "Settings of crawlgate for operators, apart from the policy.")
-        .key("listen", "Where crawlers connect: an address, or a list of addresses and listeners.", listen())
-        .group("admin", admin())
-        .group("policy", policy())
-        .key(
-            "profile",
-            "How refusals are worded: by the client's User-Agent, or one profile for all.",
-            profile(),
-        )
-        .key("crawlers", "Who may ask, and what shows who they are.", crawlers)
-        .key(
-            "anonymous",
-            "What becomes of clients that are none of the crawlers: 407 with deny.",
-            words(&["allow", "deny"], "allow"),
-        )
-        .group("tls", tls())
-        .group("egress", egress())
-        .group(
+    let crawlers =
+        json!({ "anyOf": [{ "type": "array", "items": crawler() }, { "type": "null" }] });
+    let root = Group::new(
+        "",
+        "Settings of crawlgate for operators, apart from the policy.",
+    )
+    .key(
+        "listen",
+        "Where crawlers connect: an address, or a list of addresses and listeners.",
+        listen(),
+    )
+    .group("admin", admin())
+    .group("policy", policy())
+    .key(
+        "profile",
+        "How refusals are worded: by the client's User-Agent, or one profile for all.",
+        profile(),
+    )
+    .key(
+        "crawlers",
+        "Who may ask, and what shows who they are.",
+        crawlers,
+    )
+    .key(
+        "anonymous",
+        "What becomes of clients that are none of the crawlers: 407 with deny.",
+        words(&["allow", "deny"], "allow"),
+    )
+    .group("tls", tls())
+    .group("egress", egress())
+    .group(
+        "limits",
+        rows(
             "limits",
-            rows("limits", "Sizes and counts that bound what one client or one origin can cost.", LIMITS),
-        )
-        .group("timeouts", rows("timeouts", "How long things may take.", TIMEOUTS))
-        .group("runtime", runtime())
-        .group("logs", logs())
-        .group("store", store())
-        .group("ledger", ledger())
-        .group("telemetry", telemetry());
+            "Sizes and counts that bound what one client or one origin can cost.",
+            LIMITS,
+        ),
+    )
+    .group(
+        "timeouts",
+        rows("timeouts", "How long things may take.", TIMEOUTS),
+    )
+    .group("runtime", runtime())
+    .group("logs", logs())
+    .group("store", store())
+    .group("ledger", ledger())
+    .group("telemetry", telemetry());
     let variable = json!({
         "description": "A value with ${VARIABLE} of the environment in it.",
         "type": "string",
         "pattern": "\\$\\{",
     });
     let mut all = Map::new();
-    all.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
+    all.insert(
+        "$schema".to_owned(),
+        "https://json-schema.org/draft/2020-12/schema".into(),
+    );
     all.insert("title".to_owned(), "crawlgate configuration".into());
     all.extend(root.schema().as_object().cloned().unwrap_or_default());
     all.insert("$defs".to_owned(), json!({ "variable": variable }));
@@ -68,8 +92,14 @@ struct Group {
 
 impl Group {
     fn new(name: &str, about: &'static str) -> Self {
-        let keys = later::schemas(name).map(|(key, schema)| (key.to_owned(), schema)).collect();
-        Self { about, keys, required: Vec::new() }
+        let keys = later::schemas(name)
+            .map(|(key, schema)| (key.to_owned(), schema))
+            .collect();
+        Self {
+            about,
+            keys,
+            required: Vec::new(),
+        }
     }
 
     /// Adds a key, with its description in front of what it takes.
@@ -114,14 +144,17 @@ impl Group {
 }
 
 fn rows<T: Default>(name: &str, about: &'static str, rows: &'static [Row<T>]) -> Group {
-    rows.iter().fold(Group::new(name, about), |group, row| group.key(row.key, row.about, value_of(row)))
+    rows.iter().fold(Group::new(name, about), |group, row| {
+        group.key(row.key, row.about, value_of(row))
+    })
 }
 
 fn value_of<T: Default>(row: &Row<T>) -> Json {
     let mut usual = T::default();
     let (schema, default) = match &row.kind {
         Kind::Count(range, place) => {
-            let schema = json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
+            let schema =
+                json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
             (schema, json!(*place(&mut usual)))
         }
         Kind::Size(_, place) => (size(), json!(show_size(*place(&mut usual)))),
@@ -131,23 +164,32 @@ fn value_of<T: Default>(row: &Row<T>) -> Json {
 }
 
 fn listen() -> Json {
-    let listener = Group::new("listen", "A listener.").required("addr", "Its address.", address()).key(
-        "crawler",
-        "The crawler that everybody is who connects here.",
-        text(),
-    );
+    let listener = Group::new("listen", "A listener.")
+        .required("addr", "Its address.", address())
+        .key(
+            "crawler",
+            "The crawler that everybody is who connects here.",
+            text(),
+        );
     one_or_many(&json!({ "anyOf": [address(), listener.schema()] }))
 }
 
 fn admin() -> Group {
-    Group::new("admin", "Metrics, health, the certificate authority and the admin API.")
-        .key("listen", "Its address.", address())
-        .key("token_file", "A file that holds the token; required off loopback. none: no token.", text())
-        .key(
-            "names",
-            "Names by which it may be asked (Host), beside its address: NAME, or NAME:PORT.",
-            one_or_many(&text()),
-        )
+    Group::new(
+        "admin",
+        "Metrics, health, the certificate authority and the admin API.",
+    )
+    .key("listen", "Its address.", address())
+    .key(
+        "token_file",
+        "A file that holds the token; required off loopback. none: no token.",
+        text(),
+    )
+    .key(
+        "names",
+        "Names by which it may be asked (Host), beside its address: NAME, or NAME:PORT.",
+        one_or_many(&text()),
+    )
 }
 
 fn policy() -> Group {
@@ -176,16 +218,28 @@ fn crawler() -> Json {
     let hash = json!({ "type": "string" });
     let auth = Group::new("crawlers.auth", "A user and a password in the proxy's URL.")
         .required("user", "The user.", text())
-        .required("password_hash", "What crawlgate password, or htpasswd -B, makes of the password.", hash);
+        .required(
+            "password_hash",
+            "What crawlgate password, or htpasswd -B, makes of the password.",
+            hash,
+        );
     let may: Vec<&str> = BUILT.iter().map(|may| may.as_str()).collect();
     let name = json!({ "type": ["string", "number"] });
     let profiles = json!({ "enum": Profile::ALL.map(Profile::as_str) });
     Group::new("crawlers", "A crawler.")
         .required("name", "Its name, for rules, metrics and the log.", name)
         .key("auth", auth.about, auth.schema())
-        .key("sources", "The networks that it comes from.", one_or_many(&text()))
+        .key(
+            "sources",
+            "The networks that it comes from.",
+            one_or_many(&text()),
+        )
         .key("profile", "How refusals are worded for it.", profiles)
-        .key("may", "Which Crawl-* headers of its requests count.", one_or_many(&json!({ "enum": may })))
+        .key(
+            "may",
+            "Which Crawl-* headers of its requests count.",
+            one_or_many(&json!({ "enum": may })),
+        )
         .schema()
 }
 
@@ -193,8 +247,16 @@ fn tls() -> Group {
     let usual = Settings::default().tls;
     let authority = Group::new("tls.ca", "An authority.")
         .required("cert", "Its certificate.", text())
-        .required("key", "Its key, which nobody but its owner may read.", text())
-        .key("create", "Whether it is made if neither file is there.", boolean(usual.create));
+        .required(
+            "key",
+            "Its key, which nobody but its owner may read.",
+            text(),
+        )
+        .key(
+            "create",
+            "Whether it is made if neither file is there.",
+            boolean(usual.create),
+        );
     let roots = words(&Roots::ALL.map(Roots::as_str), usual.roots.as_str());
     Group::new("tls", "TLS towards crawlers and origins.")
         .key(
@@ -207,12 +269,32 @@ fn tls() -> Group {
             "Whether it looks into a tunnel that is refused, to say why.",
             boolean(usual.intercept_to_reject),
         )
-        .key("verify_upstream", "Whether origins must prove who they are.", boolean(usual.verify_upstream))
-        .key("ca", "The authority, or a list of which the first signs.", one_or_many(&authority.schema()))
-        .key("bundle", "Where the system's roots and ours are written together.", text())
+        .key(
+            "verify_upstream",
+            "Whether origins must prove who they are.",
+            boolean(usual.verify_upstream),
+        )
+        .key(
+            "ca",
+            "The authority, or a list of which the first signs.",
+            one_or_many(&authority.schema()),
+        )
+        .key(
+            "bundle",
+            "Where the system's roots and ours are written together.",
+            text(),
+        )
         .key("roots", "Whom origins are believed by.", roots)
-        .key("extra_roots", "Files (PEM) with more roots.", one_or_many(&text()))
-        .key("leaf_cache", "Certificates kept, one a host.", count(1, 10_000_000, &json!(usual.leaf_cache)))
+        .key(
+            "extra_roots",
+            "Files (PEM) with more roots.",
+            one_or_many(&text()),
+        )
+        .key(
+            "leaf_cache",
+            "Certificates kept, one a host.",
+            count(1, 10_000_000, &json!(usual.leaf_cache)),
+        )
         .key(
             "mints_per_client",
             "New hosts of one client in a second: 200/s.",
@@ -226,9 +308,12 @@ fn tls() -> Group {
 
 fn egress() -> Group {
     let usual = Settings::default().egress;
-    let exception = Group::new("egress.allow_private", "An exception: host and network must fit.")
-        .required("host", "A host, or *. before a domain.", text())
-        .required("cidr", "A network.", text());
+    let exception = Group::new(
+        "egress.allow_private",
+        "An exception: host and network must fit.",
+    )
+    .required("host", "A host, or *. before a domain.", text())
+    .required("cidr", "A network.", text());
     let addresses = json!({ "type": "array", "minItems": 1, "items": text() });
     let servers = Group::new("egress.resolver", "Name servers.").required(
         "servers",
@@ -236,14 +321,27 @@ fn egress() -> Group {
         addresses,
     );
     let exceptions = json!({ "type": "array", "items": exception.schema() });
-    let resolver = json!({ "anyOf": [{ "const": "system" }, servers.schema()], "default": "system" });
+    let resolver =
+        json!({ "anyOf": [{ "const": "system" }, servers.schema()], "default": "system" });
     let hosts = json!({ "type": "object", "additionalProperties": one_or_many(&text()) });
     Group::new("egress", "Where requests may go.")
-        .key("allow_private", "Exceptions from the vetting of addresses.", exceptions)
-        .key("allow_loopback", "true only for tests on one machine.", boolean(usual.allow_loopback))
+        .key(
+            "allow_private",
+            "Exceptions from the vetting of addresses.",
+            exceptions,
+        )
+        .key(
+            "allow_loopback",
+            "true only for tests on one machine.",
+            boolean(usual.allow_loopback),
+        )
         .key("ports", "Ports of URLs and tunnels.", ports())
         .key("connect_ports", "Ports of tunnels.", ports())
-        .key("tls_ports", "Ports at which tunnels may carry TLS unseen.", ports())
+        .key(
+            "tls_ports",
+            "Ports at which tunnels may carry TLS unseen.",
+            ports(),
+        )
         .key("resolver", "How names become addresses.", resolver)
         .key("hosts", "Names with a fixed address.", hosts)
 }
@@ -263,27 +361,61 @@ fn logs() -> Group {
         "default": usual.allows,
     });
     let on_full = words(&OnFull::ALL.map(OnFull::as_str), usual.on_full.as_str());
-    let format = words(&LogFormat::ALL.map(LogFormat::as_str), usual.format.as_str());
-    let Rotate { size: usual_size, keep } = Rotate::default();
+    let format = words(
+        &LogFormat::ALL.map(LogFormat::as_str),
+        usual.format.as_str(),
+    );
+    let Rotate {
+        size: usual_size,
+        keep,
+    } = Rotate::default();
     let until = json!({
         "anyOf": [{ "const": "none" }, size(), variable()],
         "default": show_size(usual_size),
     });
     let keep = count(0, ROTATE_KEEP.end().unsigned_abs(), &json!(keep));
     let rotate = Group::new("rotate", "When the log's file is rotated.")
-        .key("size", "Bytes that a file may have; none for a file that only grows.", until)
-        .key("keep", "How many older files are kept: PATH.1 is the latest.", keep);
+        .key(
+            "size",
+            "Bytes that a file may have; none for a file that only grows.",
+            until,
+        )
+        .key(
+            "keep",
+            "How many older files are kept: PATH.1 is the latest.",
+            keep,
+        );
     Group::new("logs", "The decision log: one line a request.")
         .key("decisions", "stderr, stdout, none, or a path.", text())
-        .key("format", "How a line is written: as JSON, or as in Squid's access.log.", format)
+        .key(
+            "format",
+            "How a line is written: as JSON, or as in Squid's access.log.",
+            format,
+        )
         .key("rotate", "When the log's file is rotated.", rotate.schema())
-        .key("allows", "The share of allowed requests that is logged.", share)
-        .key("on_full", "What happens when the log cannot keep up.", on_full)
-        .key("redact_query", "Whether queries are left out of logged URLs.", boolean(usual.redact_query))
+        .key(
+            "allows",
+            "The share of allowed requests that is logged.",
+            share,
+        )
+        .key(
+            "on_full",
+            "What happens when the log cannot keep up.",
+            on_full,
+        )
+        .key(
+            "redact_query",
+            "Whether queries are left out of logged URLs.",
+            boolean(usual.redact_query),
+        )
 }
 
 fn store() -> Group {
-    Group::new("store", "What is kept over a restart: the stops, and the ledger.").key(
+    Group::new(
+        "store",
+        "What is kept over a restart: the stops, and the ledger.",
+    )
+    .key(
         "path",
         "Its directory; made when something is first kept.",
         text(),
@@ -292,36 +424,81 @@ fn store() -> Group {
 
 fn ledger() -> Group {
     let usual = Settings::default().ledger;
-    let keep = words(&KeepLedger::ALL.map(KeepLedger::as_str), usual.keep.as_str());
+    let keep = words(
+        &KeepLedger::ALL.map(KeepLedger::as_str),
+        usual.keep.as_str(),
+    );
     let on_full = words(&OnFull::ALL.map(OnFull::as_str), usual.on_full.as_str());
-    let kept = json!({ "anyOf": [duration(), variable()], "default": show_duration(usual.events.keep) });
-    let events = Group::new("ledger.events", "What is told of URLs to those who keep an index.")
-        .key("file", "A file that events are appended to, a line of JSON each; or none.", text())
-        .key("webhook", "A URL that they are posted to, or none.", text())
-        .key("keep", "How long they are kept for those who read them.", kept);
+    let kept =
+        json!({ "anyOf": [duration(), variable()], "default": show_duration(usual.events.keep) });
+    let events = Group::new(
+        "ledger.events",
+        "What is told of URLs to those who keep an index.",
+    )
+    .key(
+        "file",
+        "A file that events are appended to, a line of JSON each; or none.",
+        text(),
+    )
+    .key("webhook", "A URL that they are posted to, or none.", text())
+    .key(
+        "keep",
+        "How long they are kept for those who read them.",
+        kept,
+    );
     rows("ledger", "What is remembered of URLs.", LEDGER)
-        .key("keep", "When: if the policy asks for it, always, or never.", keep)
-        .key("on_full", "What happens when the disk cannot keep up.", on_full)
+        .key(
+            "keep",
+            "When: if the policy asks for it, always, or never.",
+            keep,
+        )
+        .key(
+            "on_full",
+            "What happens when the disk cannot keep up.",
+            on_full,
+        )
         .key("events", "What is told of URLs.", events.schema())
 }
 
 fn telemetry() -> Group {
-    let share =
-        json!({ "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, variable()], "default": 0.01 });
+    let share = json!({ "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, variable()], "default": 0.01 });
     let headers = json!({ "type": "object", "additionalProperties": text() });
     let timeout = json!({ "anyOf": [duration(), variable()], "default": "10s" });
-    let queue = count(QUEUE.start().unsigned_abs(), QUEUE.end().unsigned_abs(), &json!(4_096));
-    let collector = Group::new("telemetry.otlp", "A collector that speaks OTLP over HTTP with protobuf.")
-        .required("endpoint", "Its address, http or https; /v1/traces is added.", json!({ "type": "string" }))
-        .key("share", "The share of requests of which spans are made.", share)
-        .key(
-            "service",
-            "The name under which they stand there: service.name. crawlgate if not given.",
-            text(),
-        )
-        .key("headers", "Fields that go with each export, such as credentials.", headers)
-        .key("timeout", "How long one export may take.", timeout)
-        .key("queue", "How many requests may wait to be exported; others are dropped and counted.", queue);
+    let queue = count(
+        QUEUE.start().unsigned_abs(),
+        QUEUE.end().unsigned_abs(),
+        &json!(4_096),
+    );
+    let collector = Group::new(
+        "telemetry.otlp",
+        "A collector that speaks OTLP over HTTP with protobuf.",
+    )
+    .required(
+        "endpoint",
+        "Its address, http or https; /v1/traces is added.",
+        json!({ "type": "string" }),
+    )
+    .key(
+        "share",
+        "The share of requests of which spans are made.",
+        share,
+    )
+    .key(
+        "service",
+        "The name under which they stand there: service.name. crawlgate if not given.",
+        text(),
+    )
+    .key(
+        "headers",
+        "Fields that go with each export, such as credentials.",
+        headers,
+    )
+    .key("timeout", "How long one export may take.", timeout)
+    .key(
+        "queue",
+        "How many requests may wait to be exported; others are dropped and counted.",
+        queue,
+    );
     let otlp = json!({ "anyOf": [{ "const": "none" }, collector.schema()], "default": "none" });
     let levels = MetricsLevel::ALL.map(MetricsLevel::as_str);
     Group::new("telemetry", "What is counted and told to others.")

@@ -35,7 +35,11 @@ const LATER: [(&str, &str, &str); 8] = [
 pub(super) fn check(map: &mut MapReader<'_>, group: &str, problems: &mut Problems) {
     for (_, key, default) in LATER.iter().filter(|(g, ..)| *g == group) {
         if let Some(node) = map.take(key) {
-            let path = if group.is_empty() { (*key).to_owned() } else { format!("{group}.{key}") };
+            let path = if group.is_empty() {
+                (*key).to_owned()
+            } else {
+                format!("{group}.{key}")
+            };
             compare(node, &tree(default), &path, problems);
         }
     }
@@ -50,12 +54,16 @@ pub(super) fn schemas(group: &str) -> impl Iterator<Item = (&'static str, Json)>
 fn schema_of(node: &Node) -> Json {
     match &node.value {
         Value::Text(text) if **text == *ANY => json!({}),
-        Value::Text(text) if **text == *ABSENT => json!({ "description": "Not in this version.", "not": {} }),
+        Value::Text(text) if **text == *ABSENT => {
+            json!({ "description": "Not in this version.", "not": {} })
+        }
         Value::Text(text) => json!({ "const": text, "description": COMING }),
         Value::Int(number, _) => json!({ "const": number, "description": COMING }),
         Value::Bool(value) => json!({ "const": value, "description": COMING }),
         Value::Mapping(entries) => {
-            let keys = entries.iter().map(|e| (e.key.text.to_string(), schema_of(&e.value)));
+            let keys = entries
+                .iter()
+                .map(|e| (e.key.text.to_string(), schema_of(&e.value)));
             let keys: Map<String, Json> = keys.collect();
             json!({ "description": COMING, "type": "object", "additionalProperties": false, "properties": keys })
         }
@@ -68,7 +76,10 @@ const COMING: &str = "Has no effect yet, and no value but this one.";
 /// The tree of a value of the table; a test makes sure that each has one.
 fn tree(text: &str) -> Node {
     let file: Arc<str> = Arc::from("");
-    let nothing = || Node { place: Place::of_file(&file), value: Value::Null };
+    let nothing = || Node {
+        place: Place::of_file(&file),
+        value: Value::Null,
+    };
     parse(&file, text, &mut Problems::new()).unwrap_or_else(nothing)
 }
 
@@ -83,7 +94,12 @@ fn compare(node: &Node, default: &Node, path: &str, problems: &mut Problems) {
         for entry in given {
             match default.get(&entry.key.text) {
                 Some(default) => {
-                    compare(&entry.value, default, &format!("{path}.{}", entry.key.text), problems);
+                    compare(
+                        &entry.value,
+                        default,
+                        &format!("{path}.{}", entry.key.text),
+                        problems,
+                    );
                 }
                 None => problems.push(read::unknown_key(&entry.key, &names)),
             }
@@ -100,7 +116,9 @@ fn not_yet(node: &Node, default: &Node, path: &str) -> Problem {
     // The value of a key that cannot be set at all may be a secret.
     match default.spelling() {
         Some(ABSENT) => problem.help("leave it out"),
-        Some(word) => problem.found(node.shown()).help(format!("leave it at `{word}`")),
+        Some(word) => problem
+            .found(node.shown())
+            .help(format!("leave it at `{word}`")),
         None => problem.help("leave it out"),
     }
 }
@@ -135,7 +153,10 @@ mod tests {
     fn the_table_is_yaml() {
         for (_, key, default) in LATER {
             let mut problems = Problems::new();
-            assert!(parse(&"table".into(), default, &mut problems).is_some(), "{key}");
+            assert!(
+                parse(&"table".into(), default, &mut problems).is_some(),
+                "{key}"
+            );
             assert!(problems.is_empty(), "{key}");
         }
     }

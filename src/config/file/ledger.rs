@@ -18,7 +18,8 @@ const COUNT: RangeInclusive<i64> = 1..=10_000_000;
 /// Errors in a row.
 const ERRORS: RangeInclusive<i64> = 1..=1_000;
 /// A reader of the feed that was away for less finds everything.
-const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3_650 * 86_400);
+const KEEP: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(3_650 * 86_400);
 
 /// The keys that are numbers.
 pub(super) const ROWS: &[Row<Ledger>] = &[
@@ -57,23 +58,44 @@ impl LedgerText {
     /// With paths that start at this directory.
     pub(in crate::config) fn resolve(self, directory: &Path) -> Ledger {
         let file = self.events_file.map(|path| directory.join(path));
-        Ledger { events: Events { file, ..self.ledger.events }, ..self.ledger }
+        Ledger {
+            events: Events {
+                file,
+                ..self.ledger.events
+            },
+            ..self.ledger
+        }
     }
 }
 
 pub(super) fn read(text: &mut LedgerText, mut map: MapReader<'_>, problems: &mut Problems) {
     let ledger = &mut text.ledger;
     let words = KeepLedger::ALL.map(KeepLedger::as_str);
-    let keep = |word: &str| KeepLedger::ALL.into_iter().find(|keep| keep.as_str() == word);
-    set(&mut ledger.keep, map.take("keep").and_then(|node| read::word(node, &words, keep, problems)));
+    let keep = |word: &str| {
+        KeepLedger::ALL
+            .into_iter()
+            .find(|keep| keep.as_str() == word)
+    };
+    set(
+        &mut ledger.keep,
+        map.take("keep")
+            .and_then(|node| read::word(node, &words, keep, problems)),
+    );
     let words = OnFull::ALL.map(OnFull::as_str);
-    let on_full = |word: &str| OnFull::ALL.into_iter().find(|on_full| on_full.as_str() == word);
+    let on_full = |word: &str| {
+        OnFull::ALL
+            .into_iter()
+            .find(|on_full| on_full.as_str() == word)
+    };
     set(
         &mut ledger.on_full,
-        map.take("on_full").and_then(|node| read::word(node, &words, on_full, problems)),
+        map.take("on_full")
+            .and_then(|node| read::word(node, &words, on_full, problems)),
     );
     read_rows(ledger, ROWS, &mut map, problems);
-    let events = map.take("events").and_then(|node| MapReader::open(node, "`ledger.events`", problems));
+    let events = map
+        .take("events")
+        .and_then(|node| MapReader::open(node, "`ledger.events`", problems));
     if let Some(events) = events {
         read_events(text, events, problems);
     }
@@ -81,10 +103,15 @@ pub(super) fn read(text: &mut LedgerText, mut map: MapReader<'_>, problems: &mut
 }
 
 fn read_events(text: &mut LedgerText, mut map: MapReader<'_>, problems: &mut Problems) {
-    let file = map.take("file").and_then(|node| read::spelling(node, problems));
+    let file = map
+        .take("file")
+        .and_then(|node| read::spelling(node, problems));
     text.events_file = file.filter(|path| *path != "none").map(Into::into);
     let events = &mut text.ledger.events;
-    if let Some(node) = map.take("webhook").filter(|node| node.spelling() != Some("none")) {
+    if let Some(node) = map
+        .take("webhook")
+        .filter(|node| node.spelling() != Some("none"))
+    {
         events.webhook = checked(node, webhook, problems);
     }
     if let Some(node) = map.take("keep")
@@ -93,7 +120,10 @@ fn read_events(text: &mut LedgerText, mut map: MapReader<'_>, problems: &mut Pro
         if KEEP.contains(&keep) {
             events.keep = keep;
         } else {
-            problems.push(read::wrong_type(node, "a duration from 1m to 3650d is needed here"));
+            problems.push(read::wrong_type(
+                node,
+                "a duration from 1m to 3650d is needed here",
+            ));
         }
     }
     map.finish(problems);

@@ -45,47 +45,119 @@ pub(super) enum Kind<T: 'static> {
 
 /// The keys of `limits`.
 pub(super) const LIMITS: &[Row<Limits>] = &[
-    count_of("connections", "Client connections; over it they are answered 503.", COUNT, |l| {
-        &mut l.connections
+    count_of(
+        "connections",
+        "Client connections; over it they are answered 503.",
+        COUNT,
+        |l| &mut l.connections,
+    ),
+    count_of(
+        "per_client",
+        "Client connections from one address.",
+        COUNT,
+        |l| &mut l.per_client,
+    ),
+    size_of("head", "Request line and fields; over it 431.", HEAD, |l| {
+        &mut l.head
     }),
-    count_of("per_client", "Client connections from one address.", COUNT, |l| &mut l.per_client),
-    size_of("head", "Request line and fields; over it 431.", HEAD, |l| &mut l.head),
-    count_of("fields", "Fields of a request; over it 431.", FIELDS, |l| &mut l.fields),
-    size_of("target", "The URL in the request line; over it 414.", TARGET, |l| &mut l.target),
-    size_of("origin_head", "The head of a response; over it 502.", HEAD, |l| &mut l.origin_head),
-    count_of("origin_fields", "Fields of a response; over it 502.", FIELDS, |l| &mut l.origin_fields),
-    size_of("request_body", "The body of a request; over it 413.", BODY, |l| &mut l.request_body),
-    count_of("queue_per_host", "Requests that wait for one host's turn.", COUNT, |l| &mut l.queue_per_host),
-    count_of("queue", "Requests that wait in all.", COUNT, |l| &mut l.queue),
+    count_of("fields", "Fields of a request; over it 431.", FIELDS, |l| {
+        &mut l.fields
+    }),
+    size_of(
+        "target",
+        "The URL in the request line; over it 414.",
+        TARGET,
+        |l| &mut l.target,
+    ),
+    size_of(
+        "origin_head",
+        "The head of a response; over it 502.",
+        HEAD,
+        |l| &mut l.origin_head,
+    ),
+    count_of(
+        "origin_fields",
+        "Fields of a response; over it 502.",
+        FIELDS,
+        |l| &mut l.origin_fields,
+    ),
+    size_of(
+        "request_body",
+        "The body of a request; over it 413.",
+        BODY,
+        |l| &mut l.request_body,
+    ),
+    count_of(
+        "queue_per_host",
+        "Requests that wait for one host's turn.",
+        COUNT,
+        |l| &mut l.queue_per_host,
+    ),
+    count_of("queue", "Requests that wait in all.", COUNT, |l| {
+        &mut l.queue
+    }),
     Row {
         key: "max_hold",
         about: "The longest wait that a crawler can ask for by Crawl-Max-Wait.",
         kind: Kind::Time(Duration::ZERO, |l| &mut l.max_hold),
     },
-    count_of("tunnels_per_host", "Open tunnels to one host; over it 503.", COUNT, |l| {
-        &mut l.tunnels_per_host
-    }),
-    count_of("idle_pool", "Idle connections to origins in all.", COUNT_OR_NONE, |l| &mut l.idle_pool),
-    count_of("idle_per_host", "Idle connections to one origin.", COUNT_OR_NONE, |l| &mut l.idle_per_host),
+    count_of(
+        "tunnels_per_host",
+        "Open tunnels to one host; over it 503.",
+        COUNT,
+        |l| &mut l.tunnels_per_host,
+    ),
+    count_of(
+        "idle_pool",
+        "Idle connections to origins in all.",
+        COUNT_OR_NONE,
+        |l| &mut l.idle_pool,
+    ),
+    count_of(
+        "idle_per_host",
+        "Idle connections to one origin.",
+        COUNT_OR_NONE,
+        |l| &mut l.idle_per_host,
+    ),
 ];
 
 /// The keys of `timeouts`.
 pub(super) const TIMEOUTS: &[Row<Timeouts>] = &[
-    time_of("head", "A request head, from its first byte; over it 408.", |t| &mut t.head),
-    time_of("idle", "A client connection without a request.", |t| &mut t.idle),
-    time_of("tls", "A TLS handshake, and a tunnel's first bytes.", |t| &mut t.tls),
+    time_of(
+        "head",
+        "A request head, from its first byte; over it 408.",
+        |t| &mut t.head,
+    ),
+    time_of("idle", "A client connection without a request.", |t| {
+        &mut t.idle
+    }),
+    time_of("tls", "A TLS handshake, and a tunnel's first bytes.", |t| {
+        &mut t.tls
+    }),
     time_of("dns", "A name look-up; over it 504.", |t| &mut t.dns),
     time_of("connect", "One attempt to connect.", |t| &mut t.connect),
-    time_of("connect_total", "All attempts to connect; over it 504.", |t| &mut t.connect_total),
+    time_of(
+        "connect_total",
+        "All attempts to connect; over it 504.",
+        |t| &mut t.connect_total,
+    ),
     time_of(
         "response_head",
         "From the end of the request to the end of the response head; over it 504.",
         |t| &mut t.response_head,
     ),
-    time_of("body_idle", "A body of which nothing arrives.", |t| &mut t.body_idle),
-    time_of("write_stall", "A client that does not read its answer.", |t| &mut t.write_stall),
+    time_of("body_idle", "A body of which nothing arrives.", |t| {
+        &mut t.body_idle
+    }),
+    time_of(
+        "write_stall",
+        "A client that does not read its answer.",
+        |t| &mut t.write_stall,
+    ),
     time_of("request", "A request as a whole.", |t| &mut t.request),
-    time_of("tunnel_idle", "A tunnel in which nothing moves.", |t| &mut t.tunnel_idle),
+    time_of("tunnel_idle", "A tunnel in which nothing moves.", |t| {
+        &mut t.tunnel_idle
+    }),
     time_of("tunnel", "A tunnel as a whole.", |t| &mut t.tunnel),
     Row {
         key: "drain",
@@ -105,7 +177,11 @@ const fn count_of<T>(
     range: RangeInclusive<i64>,
     place: fn(&mut T) -> &mut u64,
 ) -> Row<T> {
-    Row { key, about, kind: Kind::Count(range, place) }
+    Row {
+        key,
+        about,
+        kind: Kind::Count(range, place),
+    }
 }
 
 const fn size_of<T>(
@@ -114,12 +190,24 @@ const fn size_of<T>(
     range: RangeInclusive<u64>,
     place: fn(&mut T) -> &mut u64,
 ) -> Row<T> {
-    Row { key, about, kind: Kind::Size(range, place) }
+    Row {
+        key,
+        about,
+        kind: Kind::Size(range, place),
+    }
 }
 
 /// A time-out: none ends before it begins.
-const fn time_of<T>(key: &'static str, about: &'static str, place: fn(&mut T) -> &mut Duration) -> Row<T> {
-    Row { key, about, kind: Kind::Time(Duration::from_millis(1), place) }
+const fn time_of<T>(
+    key: &'static str,
+    about: &'static str,
+    place: fn(&mut T) -> &mut Duration,
+) -> Row<T> {
+    Row {
+        key,
+        about,
+        kind: Kind::Time(Duration::from_millis(1), place),
+    }
 }
 
 /// Reads `limits` or `timeouts`.
@@ -143,7 +231,9 @@ pub(super) fn read_rows<T>(
     problems: &mut Problems,
 ) {
     for row in rows {
-        let Some(node) = map.take(row.key) else { continue };
+        let Some(node) = map.take(row.key) else {
+            continue;
+        };
         match &row.kind {
             Kind::Count(range, place) => set(place(values), count(node, range.clone(), problems)),
             Kind::Size(range, place) => set(place(values), size(node, range, problems)),
@@ -162,7 +252,10 @@ fn size(node: &Node, range: &RangeInclusive<u64>, problems: &mut Problems) -> Op
         return Some(size);
     }
     let (least, most) = (show_size(*range.start()), show_size(*range.end()));
-    problems.push(read::wrong_type(node, &format!("a size from {least} to {most} is needed here")));
+    problems.push(read::wrong_type(
+        node,
+        &format!("a size from {least} to {most} is needed here"),
+    ));
     None
 }
 
@@ -172,6 +265,9 @@ fn between(node: &Node, least: Duration, problems: &mut Problems) -> Option<Dura
         return Some(duration);
     }
     let (least, most) = (show_duration(least), show_duration(LONGEST));
-    problems.push(read::wrong_type(node, &format!("a duration from {least} to {most} is needed here")));
+    problems.push(read::wrong_type(
+        node,
+        &format!("a duration from {least} to {most} is needed here"),
+    ));
     None
 }

@@ -36,7 +36,13 @@ pub struct LogsText {
 
 impl Default for LogsText {
     fn default() -> Self {
-        let Logs { format, allows, on_full, redact_query, .. } = Logs::default();
+        let Logs {
+            format,
+            allows,
+            on_full,
+            redact_query,
+            ..
+        } = Logs::default();
         let Rotate { size, keep } = Rotate::default();
         Self {
             decisions: "stderr".into(),
@@ -51,17 +57,37 @@ impl Default for LogsText {
 }
 
 pub(super) fn read(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
-    let decisions = map.take("decisions").and_then(|n| read::spelling(n, problems));
+    let decisions = map
+        .take("decisions")
+        .and_then(|n| read::spelling(n, problems));
     set(&mut logs.decisions, decisions.map(Into::into));
     let words = LogFormat::ALL.map(LogFormat::as_str);
     let format = |word: &str| LogFormat::ALL.into_iter().find(|f| f.as_str() == word);
-    set(&mut logs.format, map.take("format").and_then(|n| read::word(n, &words, format, problems)));
-    set(&mut logs.allows, map.take("allows").and_then(|n| read::decimal(n, 0.0..=1.0, problems)));
+    set(
+        &mut logs.format,
+        map.take("format")
+            .and_then(|n| read::word(n, &words, format, problems)),
+    );
+    set(
+        &mut logs.allows,
+        map.take("allows")
+            .and_then(|n| read::decimal(n, 0.0..=1.0, problems)),
+    );
     let words = OnFull::ALL.map(OnFull::as_str);
     let on_full = |word: &str| OnFull::ALL.into_iter().find(|o| o.as_str() == word);
-    set(&mut logs.on_full, map.take("on_full").and_then(|n| read::word(n, &words, on_full, problems)));
-    set(&mut logs.redact_query, map.take("redact_query").and_then(|n| read::boolean(n, problems)));
-    let rotate = map.take("rotate").and_then(|n| MapReader::open(n, "`logs.rotate`", problems));
+    set(
+        &mut logs.on_full,
+        map.take("on_full")
+            .and_then(|n| read::word(n, &words, on_full, problems)),
+    );
+    set(
+        &mut logs.redact_query,
+        map.take("redact_query")
+            .and_then(|n| read::boolean(n, problems)),
+    );
+    let rotate = map
+        .take("rotate")
+        .and_then(|n| MapReader::open(n, "`logs.rotate`", problems));
     if let Some(rotate) = rotate {
         read_rotate(logs, rotate, problems);
     }
@@ -70,9 +96,17 @@ pub(super) fn read(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut P
 }
 
 fn read_rotate(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
-    set(&mut logs.rotate_size, map.take("size").and_then(|n| rotate_size(n, problems)));
-    let keep = map.take("keep").and_then(|n| read::integer(n, ROTATE_KEEP, problems));
-    set(&mut logs.rotate_keep, keep.and_then(|keep| u32::try_from(keep).ok()));
+    set(
+        &mut logs.rotate_size,
+        map.take("size").and_then(|n| rotate_size(n, problems)),
+    );
+    let keep = map
+        .take("keep")
+        .and_then(|n| read::integer(n, ROTATE_KEEP, problems));
+    set(
+        &mut logs.rotate_keep,
+        keep.and_then(|keep| u32::try_from(keep).ok()),
+    );
     map.finish(problems);
 }
 
@@ -85,7 +119,13 @@ fn rotate_size(node: &Node, problems: &mut Problems) -> Option<Option<u64>> {
     if ROTATE_SIZE.contains(&size) {
         return Some(Some(size));
     }
-    let (least, most) = (units::show_size(*ROTATE_SIZE.start()), units::show_size(*ROTATE_SIZE.end()));
-    problems.push(read::wrong_type(node, &format!("a size from {least} to {most}, or none, is needed here")));
+    let (least, most) = (
+        units::show_size(*ROTATE_SIZE.start()),
+        units::show_size(*ROTATE_SIZE.end()),
+    );
+    problems.push(read::wrong_type(
+        node,
+        &format!("a size from {least} to {most}, or none, is needed here"),
+    ));
     None
 }

@@ -7,7 +7,9 @@ use super::{later, set};
 
 /// The directory, as written; none if the file does not name one.
 pub(super) fn read(path: &mut Option<String>, mut map: MapReader<'_>, problems: &mut Problems) {
-    let written = map.take("path").and_then(|node| read::spelling(node, problems));
+    let written = map
+        .take("path")
+        .and_then(|node| read::spelling(node, problems));
     set(path, written.map(|written| Some(written.to_owned())));
     later::check(&mut map, "store", problems);
     map.finish(problems);

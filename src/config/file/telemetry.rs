@@ -34,15 +34,24 @@ const ABSENT: &str = "this build has no OTLP: cargo build --features otlp";
 
 pub(super) fn read(telemetry: &mut Telemetry, mut map: MapReader<'_>, problems: &mut Problems) {
     let words = MetricsLevel::ALL.map(MetricsLevel::as_str);
-    let level = |word: &str| MetricsLevel::ALL.into_iter().find(|level| level.as_str() == word);
+    let level = |word: &str| {
+        MetricsLevel::ALL
+            .into_iter()
+            .find(|level| level.as_str() == word)
+    };
     set(
         &mut telemetry.metrics,
-        map.take("metrics").and_then(|node| read::word(node, &words, level, problems)),
+        map.take("metrics")
+            .and_then(|node| read::word(node, &words, level, problems)),
     );
-    if let Some(node) = map.take("otlp").filter(|node| node.spelling() != Some("none")) {
+    if let Some(node) = map
+        .take("otlp")
+        .filter(|node| node.spelling() != Some("none"))
+    {
         telemetry.otlp = otlp(node, problems);
         if telemetry.otlp.is_some() && !cfg!(feature = "otlp") {
-            problems.push(Problem::error(&node.place, ABSENT).help("leave `telemetry.otlp` at `none`"));
+            problems
+                .push(Problem::error(&node.place, ABSENT).help("leave `telemetry.otlp` at `none`"));
         }
     }
     map.finish(problems);
@@ -50,26 +59,41 @@ pub(super) fn read(telemetry: &mut Telemetry, mut map: MapReader<'_>, problems: 
 
 fn otlp(node: &Node, problems: &mut Problems) -> Option<Otlp> {
     let mut map = MapReader::open(node, "`telemetry.otlp`, if not `none`,", problems)?;
-    let endpoint = map.require("endpoint", problems).and_then(|node| checked(node, endpoint, problems));
-    let share = map.take("share").and_then(|node| read::decimal(node, 0.0..=1.0, problems));
-    let service = map.take("service").and_then(|node| read::spelling(node, problems));
+    let endpoint = map
+        .require("endpoint", problems)
+        .and_then(|node| checked(node, endpoint, problems));
+    let share = map
+        .take("share")
+        .and_then(|node| read::decimal(node, 0.0..=1.0, problems));
+    let service = map
+        .take("service")
+        .and_then(|node| read::spelling(node, problems));
     let headers = map.take("headers").map(|node| headers(node, problems));
     let timeout = map.take("timeout").and_then(|node| timeout(node, problems));
-    let queue = map.take("queue").and_then(|node| read::integer(node, QUEUE, problems));
+    let queue = map
+        .take("queue")
+        .and_then(|node| read::integer(node, QUEUE, problems));
     map.finish(problems);
     let mut otlp = Otlp::to(endpoint?);
     set(&mut otlp.share, share);
     set(&mut otlp.service, service.map(Into::into));
     set(&mut otlp.headers, headers);
     set(&mut otlp.timeout, timeout);
-    set(&mut otlp.queue, queue.and_then(|queue| usize::try_from(queue).ok()));
+    set(
+        &mut otlp.queue,
+        queue.and_then(|queue| usize::try_from(queue).ok()),
+    );
     Some(otlp)
 }
 
 fn endpoint(text: &str) -> Result<UrlTarget, String> {
     let wrong = || "the URL of an OTLP collector is needed here: http://127.0.0.1:4318".to_owned();
     let target = UrlTarget::parse(text).map_err(|_| wrong())?;
-    if target.query().is_empty() { Ok(target) } else { Err(wrong()) }
+    if target.query().is_empty() {
+        Ok(target)
+    } else {
+        Err(wrong())
+    }
 }
 
 fn timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
@@ -77,7 +101,10 @@ fn timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
     if TIMEOUT.contains(&time) {
         return Some(time);
     }
-    problems.push(read::wrong_type(node, "a duration from 1ms to 60s is needed here"));
+    problems.push(read::wrong_type(
+        node,
+        "a duration from 1ms to 60s is needed here",
+    ));
     None
 }
 
@@ -85,15 +112,24 @@ fn timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
 fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
     if !matches!(node.value, Value::Mapping(_)) {
-        problems.push(Problem::error(&node.place, "`headers` is a mapping (`name: value`)"));
+        problems.push(Problem::error(
+            &node.place,
+            "`headers` is a mapping (`name: value`)",
+        ));
         return headers;
     }
     for entry in read::entries(node, "`headers`", problems) {
         let name = HeaderName::from_bytes(entry.key.text.as_bytes());
-        let value = entry.value.spelling().and_then(|text| HeaderValue::from_str(text).ok());
+        let value = entry
+            .value
+            .spelling()
+            .and_then(|text| HeaderValue::from_str(text).ok());
         match (name, value) {
             (Ok(name), _) if FRAMING.contains(&name) => {
-                problems.push(Problem::error(&entry.key.place, "this field is set by the export itself"));
+                problems.push(Problem::error(
+                    &entry.key.place,
+                    "this field is set by the export itself",
+                ));
             }
             (Ok(name), Some(mut value)) => {
                 value.set_sensitive(true);
@@ -104,7 +140,8 @@ fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue
                 problems.push(problem.found(&*entry.key.text));
             }
             (Ok(_), None) => {
-                let problem = Problem::error(&entry.value.place, "this is no value of a header field");
+                let problem =
+                    Problem::error(&entry.value.place, "this is no value of a header field");
                 problems.push(problem);
             }
         }

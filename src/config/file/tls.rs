@@ -25,11 +25,19 @@ impl TlsText {
     /// The settings. Written paths start at `home`, the others are the usual ones in `usual`.
     pub fn resolve(self, home: &Path, usual: &Path) -> Tls {
         let from_home = |path: PathBuf| home.join(path);
-        let files =
-            |files: AuthorityFiles| AuthorityFiles { cert: from_home(files.cert), key: from_home(files.key) };
-        let Tls { authorities, bundle, .. } = Tls::at(usual);
+        let files = |files: AuthorityFiles| AuthorityFiles {
+            cert: from_home(files.cert),
+            key: from_home(files.key),
+        };
+        let Tls {
+            authorities,
+            bundle,
+            ..
+        } = Tls::at(usual);
         Tls {
-            authorities: self.authorities.map_or(authorities, |a| a.into_iter().map(files).collect()),
+            authorities: self
+                .authorities
+                .map_or(authorities, |a| a.into_iter().map(files).collect()),
             bundle: self.bundle.map_or(bundle, from_home),
             extra_roots: self.tls.extra_roots.into_iter().map(from_home).collect(),
             ..self.tls
@@ -53,15 +61,31 @@ pub(super) fn read(text: &mut TlsText, mut map: MapReader<'_>, problems: &mut Pr
     if let Some(node) = map.take("ca") {
         text.authorities = Some(authorities(node, &mut tls.create, problems));
     }
-    let bundle = map.take("bundle").and_then(|node| read::spelling(node, problems));
+    let bundle = map
+        .take("bundle")
+        .and_then(|node| read::spelling(node, problems));
     text.bundle = bundle.map(PathBuf::from);
     let words = Roots::ALL.map(Roots::as_str);
     let roots = |word: &str| Roots::ALL.into_iter().find(|roots| roots.as_str() == word);
-    set(&mut tls.roots, map.take("roots").and_then(|node| read::word(node, &words, roots, problems)));
-    set(&mut tls.extra_roots, map.take("extra_roots").map(|node| paths(node, problems)));
-    let leaves = map.take("leaf_cache").and_then(|node| read::integer(node, 1..=10_000_000, problems));
-    set(&mut tls.leaf_cache, leaves.and_then(|count| u64::try_from(count).ok()));
-    let mints = map.take("mints_per_client").and_then(|node| checked(node, per_second, problems));
+    set(
+        &mut tls.roots,
+        map.take("roots")
+            .and_then(|node| read::word(node, &words, roots, problems)),
+    );
+    set(
+        &mut tls.extra_roots,
+        map.take("extra_roots").map(|node| paths(node, problems)),
+    );
+    let leaves = map
+        .take("leaf_cache")
+        .and_then(|node| read::integer(node, 1..=10_000_000, problems));
+    set(
+        &mut tls.leaf_cache,
+        leaves.and_then(|count| u64::try_from(count).ok()),
+    );
+    let mints = map
+        .take("mints_per_client")
+        .and_then(|node| checked(node, per_second, problems));
     set(&mut tls.mints_per_client, mints);
     map.finish(problems);
 }
@@ -70,27 +94,51 @@ pub(super) fn read(text: &mut TlsText, mut map: MapReader<'_>, problems: &mut Pr
 fn authorities(node: &Node, create: &mut bool, problems: &mut Problems) -> Vec<AuthorityFiles> {
     let items = read::one_or_many(node);
     if items.is_empty() {
-        problems.push(read::wrong_type(node, "`ca` needs at least one authority: {cert: FILE, key: FILE}"));
+        problems.push(read::wrong_type(
+            node,
+            "`ca` needs at least one authority: {cert: FILE, key: FILE}",
+        ));
     }
-    items.iter().filter_map(|item| authority(item, create, problems)).collect()
+    items
+        .iter()
+        .filter_map(|item| authority(item, create, problems))
+        .collect()
 }
 
 fn authority(node: &Node, create: &mut bool, problems: &mut Problems) -> Option<AuthorityFiles> {
     let mut map = MapReader::open(node, "`ca`", problems)?;
-    let cert = map.require("cert", problems).and_then(|node| read::spelling(node, problems));
-    let key = map.require("key", problems).and_then(|node| read::spelling(node, problems));
-    set(create, map.take("create").and_then(|node| read::boolean(node, problems)));
+    let cert = map
+        .require("cert", problems)
+        .and_then(|node| read::spelling(node, problems));
+    let key = map
+        .require("key", problems)
+        .and_then(|node| read::spelling(node, problems));
+    set(
+        create,
+        map.take("create")
+            .and_then(|node| read::boolean(node, problems)),
+    );
     map.finish(problems);
-    Some(AuthorityFiles { cert: cert?.into(), key: key?.into() })
+    Some(AuthorityFiles {
+        cert: cert?.into(),
+        key: key?.into(),
+    })
 }
 
 fn paths(node: &Node, problems: &mut Problems) -> Vec<PathBuf> {
     let items = read::one_or_many(node);
-    items.iter().filter_map(|item| read::spelling(item, problems)).map(PathBuf::from).collect()
+    items
+        .iter()
+        .filter_map(|item| read::spelling(item, problems))
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// A number of times in a second: `200/s`.
 fn per_second(text: &str) -> Result<u32, String> {
-    let count = text.strip_suffix("/s").and_then(|count| count.parse().ok()).filter(|count| *count > 0);
+    let count = text
+        .strip_suffix("/s")
+        .and_then(|count| count.parse().ok())
+        .filter(|count| *count > 0);
     count.ok_or_else(|| "write a number in a second, such as 200/s".to_owned())
 }

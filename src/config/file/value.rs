@@ -14,7 +14,9 @@ pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some(("localhost", port)) => format!("write the address, not the name: 127.0.0.1:{port}"),
         Some(("" | "*", port)) => format!("write the address too: 127.0.0.1:{port}"),
-        Some(_) | None => "write an address and a port, such as 127.0.0.1:3128 or [::1]:3128".to_owned(),
+        Some(_) | None => {
+            "write an address and a port, such as 127.0.0.1:3128 or [::1]:3128".to_owned()
+        }
     })
 }
 
@@ -42,7 +44,9 @@ pub(super) fn host(text: &str) -> Result<String, String> {
 pub(super) fn host_pattern(text: &str) -> Result<String, String> {
     match text.strip_prefix("*.") {
         Some(domain) => Ok(format!("*.{}", host(domain)?)),
-        None if text.contains('*') => Err("write a host, or *. before a domain: *.corp.example".into()),
+        None if text.contains('*') => {
+            Err("write a host, or *. before a domain: *.corp.example".into())
+        }
         None => host(text),
     }
 }
@@ -51,11 +55,19 @@ pub(super) fn host_pattern(text: &str) -> Result<String, String> {
 pub(super) fn host_field(text: &str) -> Result<String, String> {
     let wrong = || "write a name, such as crawlgate or gate.corp.example:3129".to_owned();
     let (name, with_port) = match text.rsplit_once(':') {
-        Some((name, digits)) if !digits.contains(']') => (name, port(digits).map(|port| format!(":{port}"))),
+        Some((name, digits)) if !digits.contains(']') => {
+            (name, port(digits).map(|port| format!(":{port}")))
+        }
         Some(_) | None => (text, Some(String::new())),
     };
-    let (Ok(name), Some(with_port)) = (host(name), with_port) else { return Err(wrong()) };
-    if name.contains('*') { Err(wrong()) } else { Ok(name + &with_port) }
+    let (Ok(name), Some(with_port)) = (host(name), with_port) else {
+        return Err(wrong());
+    };
+    if name.contains('*') {
+        Err(wrong())
+    } else {
+        Ok(name + &with_port)
+    }
 }
 
 /// A name server: an IP address and a port.
@@ -68,7 +80,8 @@ pub(super) fn name_server(text: &str) -> Result<SocketAddr, String> {
 
 /// An address.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| "write an IP address, such as 10.2.0.7".into())
+    text.parse()
+        .map_err(|_| "write an IP address, such as 10.2.0.7".into())
 }
 
 /// A network that clients come from, or one address.
@@ -99,20 +112,34 @@ pub(super) fn private_network(text: &str) -> Result<IpNet, String> {
 const NEVER: [(&str, &str); 11] = [
     ("127.0.0.0/8", "loopback"),
     ("::1/128", "loopback"),
-    ("169.254.0.0/16", "link-local addresses, cloud metadata among them"),
+    (
+        "169.254.0.0/16",
+        "link-local addresses, cloud metadata among them",
+    ),
     ("fe80::/10", "link-local addresses"),
     ("0.0.0.0/8", "this machine"),
     ("::/128", "this machine"),
     ("224.0.0.0/4", "multicast addresses"),
     ("ff00::/8", "multicast addresses"),
-    ("::ffff:0:0/96", "IPv4 addresses in IPv6 form: write the IPv4 network"),
-    ("::/96", "IPv4 addresses in IPv6 form: write the IPv4 network"),
-    ("64:ff9b::/96", "IPv4 addresses behind NAT64: write the IPv4 network"),
+    (
+        "::ffff:0:0/96",
+        "IPv4 addresses in IPv6 form: write the IPv4 network",
+    ),
+    (
+        "::/96",
+        "IPv4 addresses in IPv6 form: write the IPv4 network",
+    ),
+    (
+        "64:ff9b::/96",
+        "IPv4 addresses behind NAT64: write the IPv4 network",
+    ),
 ];
 
 fn overlap(network: IpNet, never: &str) -> bool {
     // The table's texts are networks: a test makes sure.
-    never.parse().is_ok_and(|never: IpNet| network.contains(&never) || never.contains(&network))
+    never
+        .parse()
+        .is_ok_and(|never: IpNet| network.contains(&never) || never.contains(&network))
 }
 
 #[cfg(test)]
@@ -124,15 +151,41 @@ mod tests {
         for (never, _) in NEVER {
             assert!(never.parse::<IpNet>().is_ok(), "{never}");
         }
-        for text in ["127.0.0.1", "127.0.0.0/30", "0.0.0.0/0", "::/0", "169.254.169.254/32", "fe80::1/64"] {
-            assert!(private_network(text).unwrap_err().contains("cannot be allowed"), "{text}");
+        for text in [
+            "127.0.0.1",
+            "127.0.0.0/30",
+            "0.0.0.0/0",
+            "::/0",
+            "169.254.169.254/32",
+            "fe80::1/64",
+        ] {
+            assert!(
+                private_network(text)
+                    .unwrap_err()
+                    .contains("cannot be allowed"),
+                "{text}"
+            );
         }
-        for text in ["::ffff:10.0.0.0/104", "64:ff9b::a00:0/104", "::1", "0.0.0.0"] {
+        for text in [
+            "::ffff:10.0.0.0/104",
+            "64:ff9b::a00:0/104",
+            "::1",
+            "0.0.0.0",
+        ] {
             assert!(private_network(text).is_err(), "{text}");
         }
-        assert_eq!(private_network("10.2.3.4/16"), Ok("10.2.0.0/16".parse().unwrap()));
-        assert_eq!(private_network("10.2.3.4"), Ok("10.2.3.4/32".parse().unwrap()));
-        assert_eq!(private_network("fd00:1::/32"), Ok("fd00:1::/32".parse().unwrap()));
+        assert_eq!(
+            private_network("10.2.3.4/16"),
+            Ok("10.2.0.0/16".parse().unwrap())
+        );
+        assert_eq!(
+            private_network("10.2.3.4"),
+            Ok("10.2.3.4/32".parse().unwrap())
+        );
+        assert_eq!(
+            private_network("fd00:1::/32"),
+            Ok("fd00:1::/32".parse().unwrap())
+        );
         assert!(private_network("10.2").unwrap_err().contains("10.2.0.0/16"));
     }
 
@@ -162,7 +215,18 @@ mod tests {
     fn host_patterns() {
         assert_eq!(host_pattern("*.Corp.Example"), Ok("*.corp.example".into()));
         assert_eq!(host_pattern("A.example"), Ok("a.example".into()));
-        for bad in ["*", "a.*.example", "*x.example", "", "a b", "a/b", "a:80", "u@a", "a?", "http://a"] {
+        for bad in [
+            "*",
+            "a.*.example",
+            "*x.example",
+            "",
+            "a b",
+            "a/b",
+            "a:80",
+            "u@a",
+            "a?",
+            "http://a",
+        ] {
             assert!(host_pattern(bad).is_err(), "{bad}");
         }
     }

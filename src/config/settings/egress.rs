@@ -102,11 +102,19 @@ mod tests {
     fn ports_are_one_set_however_they_are_written() {
         let ports = Ports::from_iter([443..=443, 80..=90, 85..=100, 101..=101]);
         assert_eq!(ports.ranges(), [80..=101, 443..=443]);
-        for (port, inside) in
-            [(79, false), (80, true), (101, true), (102, false), (443, true), (65535, false)]
-        {
+        for (port, inside) in [
+            (79, false),
+            (80, true),
+            (101, true),
+            (102, false),
+            (443, true),
+            (65535, false),
+        ] {
             assert_eq!(ports.contains(port), inside, "{port}");
         }
-        assert_eq!(Ports::from_iter([1..=65535, 65535..=65535]).ranges(), [1..=65535]);
+        assert_eq!(
+            Ports::from_iter([1..=65535, 65535..=65535]).ranges(),
+            [1..=65535]
+        );
     }
 }

@@ -79,6 +79,10 @@ impl Default for Ledger {
 
 impl Default for Events {
     fn default() -> Self {
-        Self { file: None, webhook: None, keep: Duration::from_secs(30 * 86_400) }
+        Self {
+            file: None,
+            webhook: None,
+            keep: Duration::from_secs(30 * 86_400),
+        }
     }
 }

@@ -72,6 +72,12 @@ impl Otlp {
 
 impl fmt::Debug for Otlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Otlp({}, {} of {})", self.endpoint.base(), self.share, self.service)
+        write!(
+            f,
+            "Otlp({}, {} of {})",
+            self.endpoint.base(),
+            self.share,
+            self.service
+        )
     }
 }

@@ -65,7 +65,10 @@ impl Tls {
         Self {
             intercept: false,
             intercept_to_reject: true,
-            authorities: vec![AuthorityFiles { cert: certs.join("ca.pem"), key: certs.join("ca.key") }],
+            authorities: vec![AuthorityFiles {
+                cert: certs.join("ca.pem"),
+                key: certs.join("ca.key"),
+            }],
             create: true,
             bundle: certs.join("bundle.pem"),
             verify_upstream: true,

@@ -37,27 +37,38 @@ impl Credentials {
     /// What is wrong with it.
     pub(super) fn read(field: &[u8]) -> Result<Self, &'static str> {
         let field = field.trim_ascii();
-        let end = field.iter().position(u8::is_ascii_whitespace).unwrap_or(field.len());
+        let end = field
+            .iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(field.len());
         let (scheme, encoded) = field.split_at_checked(end).unwrap_or_default();
         if !scheme.eq_ignore_ascii_case(b"basic") {
             return Err("Proxy-Authorization of another scheme than Basic");
         }
-        let decoded = BASE64.decode(encoded.trim_ascii()).map_err(|_| "credentials that are no base64")?;
+        let decoded = BASE64
+            .decode(encoded.trim_ascii())
+            .map_err(|_| "credentials that are no base64")?;
         let text = text(decoded);
-        let (user, password) = text.split_once(':').ok_or("credentials without a colon behind the user")?;
+        let (user, password) = text
+            .split_once(':')
+            .ok_or("credentials without a colon behind the user")?;
         if text.chars().any(char::is_control) {
             return Err("credentials with a control character");
         }
         if user.len().max(password.len()) > LONGEST {
             return Err("credentials that are too long");
         }
-        Ok(Self { user: user.to_owned(), password: password.to_owned() })
+        Ok(Self {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        })
     }
 }
 
 /// UTF-8 is asked for; who cannot send it (Python's `requests`) sends Latin-1.
 fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().iter().map(|b| char::from(*b)).collect())
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| error.as_bytes().iter().map(|b| char::from(*b)).collect())
 }
 
 #[cfg(test)]
@@ -80,7 +91,10 @@ mod tests {
             ("Basic avxyZ2VuOnBh3w==", "jürgen", "paß"),
         ] {
             let read = Credentials::read(field.as_bytes());
-            let expected = Credentials { user: user.into(), password: password.into() };
+            let expected = Credentials {
+                user: user.into(),
+                password: password.into(),
+            };
             assert!(read == Ok(expected), "{field}");
         }
     }
@@ -103,8 +117,15 @@ mod tests {
             assert!(said.contains(mistake), "{field}: {said}");
         }
         let long = BASE64.encode(format!("news:{}", "x".repeat(LONGEST + 1)));
-        assert!(Credentials::read(format!("Basic {long}").as_bytes()).unwrap_err().contains("too long"));
+        assert!(
+            Credentials::read(format!("Basic {long}").as_bytes())
+                .unwrap_err()
+                .contains("too long")
+        );
         let debug = format!("{:?}", Credentials::read(b"Basic bmV3czpzM2NyZXQ="));
-        assert!(!debug.contains("s3cret") && !debug.contains("news"), "{debug}");
+        assert!(
+            !debug.contains("s3cret") && !debug.contains("news"),
+            "{debug}"
+        );
     }
 }

@@ -73,7 +73,10 @@ impl Checks {
     pub(super) fn new(clock: Clock) -> Result<Self, String> {
         Ok(Self {
             key: Key::random()?,
-            kept: Cache::builder().max_capacity(KEPT).time_to_live(RIGHT).build(),
+            kept: Cache::builder()
+                .max_capacity(KEPT)
+                .time_to_live(RIGHT)
+                .build(),
             throttle: Throttle::new(clock.now()),
             computing: Arc::new(Semaphore::new(AT_ONCE)),
             room: Semaphore::new(AT_ONCE + WAITING),
@@ -82,7 +85,12 @@ impl Checks {
     }
 
     /// Checks a password, or finds what came of it before.
-    pub(super) async fn run(&self, source: IpAddr, given: &Credentials, against: Against<'_>) -> Outcome {
+    pub(super) async fn run(
+        &self,
+        source: IpAddr,
+        given: &Credentials,
+        against: Against<'_>,
+    ) -> Outcome {
         let digest = self.key.digest(given);
         let now = self.clock.now();
         if let Some(kept) = self.kept.get(&digest).await
@@ -92,23 +100,38 @@ impl Checks {
         }
         let entry = self.kept.entry(digest);
         let check = self.check(source, given, against);
-        entry.or_insert_with_if(check, |kept| kept.until <= now).await.into_value().outcome
+        entry
+            .or_insert_with_if(check, |kept| kept.until <= now)
+            .await
+            .into_value()
+            .outcome
     }
 
     async fn check(&self, source: IpAddr, given: &Credentials, against: Against<'_>) -> Kept {
         let now = self.clock.now();
-        let not_kept = |outcome| Kept { outcome, until: now };
+        let not_kept = |outcome| Kept {
+            outcome,
+            until: now,
+        };
         // Who leaves before the outcome has paid all the same, or guessing and leaving would be free.
-        let Ok(_room) = self.room.try_acquire() else { return not_kept(Outcome::Busy) };
+        let Ok(_room) = self.room.try_acquire() else {
+            return not_kept(Outcome::Busy);
+        };
         if self.throttle.charge(source, now) == Attempt::Refused {
             return not_kept(Outcome::Throttled);
         }
         match self.compute(given.password.clone(), against).await {
             Some(Verdict::Right) => {
                 self.throttle.pay_back(source);
-                Kept { outcome: Outcome::Right, until: now + RIGHT }
+                Kept {
+                    outcome: Outcome::Right,
+                    until: now + RIGHT,
+                }
             }
-            Some(Verdict::Wrong) => Kept { outcome: Outcome::Wrong, until: now + WRONG },
+            Some(Verdict::Wrong) => Kept {
+                outcome: Outcome::Wrong,
+                until: now + WRONG,
+            },
             None => not_kept(Outcome::Busy),
         }
     }
@@ -124,7 +147,11 @@ impl Checks {
             hash.verify(&password)
         });
         let verdict = computed.await.ok()?;
-        Some(if matches!(against, Against::Decoy(_)) { Verdict::Wrong } else { verdict })
+        Some(if matches!(against, Against::Decoy(_)) {
+            Verdict::Wrong
+        } else {
+            verdict
+        })
     }
 }
 
@@ -140,7 +167,8 @@ impl std::fmt::Debug for Key {
 impl Key {
     fn random() -> Result<Self, String> {
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| format!("the system gives no random bytes: {error}"))?;
+        getrandom::fill(&mut key)
+            .map_err(|error| format!("the system gives no random bytes: {error}"))?;
         Ok(Self(key))
     }
 

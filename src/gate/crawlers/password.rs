@@ -48,7 +48,10 @@ impl PasswordHash {
     /// # Errors
     /// What is wrong with it, without a part of it: it may be a password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let kind = text.strip_prefix('$').and_then(|rest| rest.split('$').next()).unwrap_or("");
+        let kind = text
+            .strip_prefix('$')
+            .and_then(|rest| rest.split('$').next())
+            .unwrap_or("");
         match kind {
             "argon2id" | "argon2i" | "argon2d" => argon2(text),
             "2a" | "2b" | "2y" => bcrypt(text),
@@ -65,8 +68,9 @@ impl PasswordHash {
     /// # Errors
     /// If the system gives no random bytes.
     pub fn make(password: &str) -> Result<String, String> {
-        let hashed: phc::PasswordHash =
-            Argon2::default().hash_password(password.as_bytes()).map_err(|error| error.to_string())?;
+        let hashed: phc::PasswordHash = Argon2::default()
+            .hash_password(password.as_bytes())
+            .map_err(|error| error.to_string())?;
         Ok(hashed.to_string())
     }
 
@@ -74,12 +78,16 @@ impl PasswordHash {
     /// milliseconds and the memory that the hash asks for.
     pub fn verify(&self, password: &str) -> Verdict {
         let right = match &self.0 {
-            Kind::Argon2(hash) => {
-                Argon2::default().verify_password(password.as_bytes(), hash.as_ref()).is_ok()
-            }
+            Kind::Argon2(hash) => Argon2::default()
+                .verify_password(password.as_bytes(), hash.as_ref())
+                .is_ok(),
             Kind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         };
-        if right { Verdict::Right } else { Verdict::Wrong }
+        if right {
+            Verdict::Right
+        } else {
+            Verdict::Wrong
+        }
     }
 }
 
@@ -114,8 +122,15 @@ mod tests {
     #[test]
     fn a_made_hash_takes_its_password_only() {
         let text = PasswordHash::make("correct horse").unwrap();
-        assert!(text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
-        assert_ne!(text, PasswordHash::make("correct horse").unwrap(), "each has a salt of its own");
+        assert!(
+            text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{text}"
+        );
+        assert_ne!(
+            text,
+            PasswordHash::make("correct horse").unwrap(),
+            "each has a salt of its own"
+        );
         let hash = PasswordHash::parse(&text).unwrap();
         assert_eq!(hash.verify("correct horse"), Verdict::Right);
         assert_eq!(hash.verify("correct hors"), Verdict::Wrong);
@@ -125,10 +140,16 @@ mod tests {
     #[test]
     fn hashes_of_other_programs() {
         let hash = PasswordHash::parse(BCRYPT).unwrap();
-        assert_eq!((hash.verify("s3cret"), hash.verify("S3cret")), (Verdict::Right, Verdict::Wrong));
+        assert_eq!(
+            (hash.verify("s3cret"), hash.verify("S3cret")),
+            (Verdict::Right, Verdict::Wrong)
+        );
         // The example of Argon2's reference program.
         let hash = "$argon2i$v=19$m=65536,t=2,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG";
-        assert_eq!(PasswordHash::parse(hash).unwrap().verify("password"), Verdict::Right);
+        assert_eq!(
+            PasswordHash::parse(hash).unwrap().verify("password"),
+            Verdict::Right
+        );
     }
 
     #[test]
@@ -140,8 +161,14 @@ mod tests {
             ("$apr1$abc$def", "kind that is not read"),
             ("$6$abc$def", "kind that is not read"),
             ("$2y$04$short", "malformed bcrypt"),
-            ("$2y$31$iofWQRpaN9T3zoFsvjEFYuNyYXQfSgD5hQ1WC7/EpRBXFZXCv07ga", "cost"),
-            ("$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ", "malformed Argon2"),
+            (
+                "$2y$31$iofWQRpaN9T3zoFsvjEFYuNyYXQfSgD5hQ1WC7/EpRBXFZXCv07ga",
+                "cost",
+            ),
+            (
+                "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ",
+                "malformed Argon2",
+            ),
             ("$argon2id$v=19$m=19456,t=2,p=1", "malformed Argon2"),
             ("$argon2id$nonsense", "malformed Argon2"),
             (

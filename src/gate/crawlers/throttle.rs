@@ -37,18 +37,28 @@ pub(super) struct Throttle {
 impl Throttle {
     pub(super) fn new(now: Instant) -> Self {
         let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
-        Self { hasher: RandomState::new(), began: now, places }
+        Self {
+            hasher: RandomState::new(),
+            began: now,
+            places,
+        }
     }
 
     /// Charges an attempt of this source.
     pub(super) fn charge(&self, source: IpAddr, now: Instant) -> Attempt {
-        let Some(place) = self.place(source) else { return Attempt::Refused };
+        let Some(place) = self.place(source) else {
+            return Attempt::Refused;
+        };
         let now = self.since(now);
         let charged = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
             let done = done.max(now) + EACH;
             (done - now <= BURST * EACH).then_some(done)
         });
-        if charged.is_ok() { Attempt::Charged } else { Attempt::Refused }
+        if charged.is_ok() {
+            Attempt::Charged
+        } else {
+            Attempt::Refused
+        }
     }
 
     /// Pays an attempt back.
@@ -60,7 +70,8 @@ impl Throttle {
     }
 
     fn place(&self, source: IpAddr) -> Option<&AtomicU64> {
-        self.places.get(self.hasher.hash_one(network(source)) as usize % PLACES)
+        self.places
+            .get(self.hasher.hash_one(network(source)) as usize % PLACES)
     }
 
     fn since(&self, now: Instant) -> u64 {
@@ -84,7 +95,9 @@ mod tests {
 
     fn charged(throttle: &Throttle, source: &str, now: Instant) -> usize {
         let source = source.parse().unwrap();
-        (0..100).take_while(|_| throttle.charge(source, now) == Attempt::Charged).count()
+        (0..100)
+            .take_while(|_| throttle.charge(source, now) == Attempt::Charged)
+            .count()
     }
 
     #[test]

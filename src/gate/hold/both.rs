@@ -36,7 +36,10 @@ impl Hold {
             if let Some(second) = &mut second {
                 second.at = self.clock.now();
             }
-            let at_address = || Terms { patience: patience_left, ..terms };
+            let at_address = || Terms {
+                patience: patience_left,
+                ..terms
+            };
             let admitted = self.admit(address, &mut second, at_address).await;
             *arrival = arrival.or(second);
             match admitted {
@@ -58,7 +61,9 @@ impl Hold {
     }
 
     fn left(&self, arrival: Option<Arrival>, patience: Duration) -> Duration {
-        arrival.map_or(patience, |arrival| patience.saturating_sub(self.since(arrival)))
+        arrival.map_or(patience, |arrival| {
+            patience.saturating_sub(self.since(arrival))
+        })
     }
 
     /// Whether the request has to go, or only gives up the host's slot for a moment.

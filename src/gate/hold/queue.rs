@@ -92,7 +92,10 @@ impl Lines {
     }
 
     fn waits(&self) -> Waits {
-        let mut waits = Waits { all: self.len(), crawlers: BTreeMap::new() };
+        let mut waits = Waits {
+            all: self.len(),
+            crawlers: BTreeMap::new(),
+        };
         for line in [&self.navigations, &self.embeds] {
             for crawler in line.waiters.crawlers() {
                 match waits.crawlers.get_mut(crawler.as_str()) {
@@ -143,7 +146,13 @@ impl Line {
 impl Queue {
     pub(super) fn new(limits: HoldLimits, clock: Clock) -> Self {
         let (waiting, numbers) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { lines: Shards::new(), waiting, numbers, limits, clock }
+        Self {
+            lines: Shards::new(),
+            waiting,
+            numbers,
+            limits,
+            clock,
+        }
     }
 
     pub(super) fn limits(&self) -> HoldLimits {
@@ -157,18 +166,26 @@ impl Queue {
 
     /// How many wait for this key.
     pub(super) fn len_of(&self, key: Key<'_>) -> usize {
-        self.lines.of(key.name).get(key.name).map_or(0, |lines| lines.of(key.kind).waiters.len())
+        self.lines
+            .of(key.name)
+            .get(key.name)
+            .map_or(0, |lines| lines.of(key.kind).waiters.len())
     }
 
     /// How many are likely to go before one that comes now.
     pub(super) fn ahead_of_new(&self, key: Key<'_>, crawler: &Crawler, class: Class) -> usize {
         let shard = self.lines.of(key.name);
-        shard.get(key.name).map_or(0, |lines| lines.of(key.kind).waiters.ahead_of_new(crawler, class))
+        shard.get(key.name).map_or(0, |lines| {
+            lines.of(key.kind).waiters.ahead_of_new(crawler, class)
+        })
     }
 
     /// The place of one that has come now.
     pub(super) fn next_ticket(&self, now: Instant) -> Ticket {
-        Ticket { number: self.numbers.fetch_add(1, Ordering::Relaxed), drawn: now }
+        Ticket {
+            number: self.numbers.fetch_add(1, Ordering::Relaxed),
+            drawn: now,
+        }
     }
 
     /// Takes a place; none if too many wait already. Who has one looks at once whether it is the first.
@@ -191,8 +208,18 @@ impl Queue {
             return None;
         }
         let bell = Arc::new(Notify::new());
-        lines.of_mut(key.kind).waiters.join(ticket, crawler, rank, Arc::clone(&bell));
-        Some(Place { queue: self, name, kind: key.kind, ticket, bell, end: End::Left })
+        lines
+            .of_mut(key.kind)
+            .waiters
+            .join(ticket, crawler, rank, Arc::clone(&bell));
+        Some(Place {
+            queue: self,
+            name,
+            kind: key.kind,
+            ticket,
+            bell,
+            end: End::Left,
+        })
     }
 
     /// Something was given up: the heads of both queues may ask again.
@@ -214,19 +241,30 @@ impl Queue {
             return;
         }
         for shard in self.lines.each() {
-            let seen: Vec<_> = shard.iter().map(|(name, lines)| (Arc::clone(name), lines.waits())).collect();
+            let seen: Vec<_> = shard
+                .iter()
+                .map(|(name, lines)| (Arc::clone(name), lines.waits()))
+                .collect();
             drop(shard);
-            seen.into_iter().for_each(|(name, waits)| show(&name, waits));
+            seen.into_iter()
+                .for_each(|(name, waits)| show(&name, waits));
         }
     }
 
     /// How many wait for a name, and of which crawlers.
     pub(super) fn seen_of(&self, name: &str) -> Waits {
-        self.lines.of(name).get(name).map(Lines::waits).unwrap_or_default()
+        self.lines
+            .of(name)
+            .get(name)
+            .map(Lines::waits)
+            .unwrap_or_default()
     }
 
     /// Wakes everybody.
-    #[allow(clippy::disallowed_methods, reason = "all of them are woken, whatever the order")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "all of them are woken, whatever the order"
+    )]
     pub(super) fn ring_all(&self) {
         for shard in self.lines.each() {
             shard.values().for_each(Lines::ring_all);
@@ -236,7 +274,10 @@ impl Queue {
     /// What the head was told, less the time since.
     pub(super) fn told(&self, key: Key<'_>, now: Instant) -> Option<Wait> {
         let (wait, at) = self.lines.of(key.name).get(key.name)?.of(key.kind).told?;
-        Some(Wait { time: wait.time.saturating_sub(now.saturating_duration_since(at)), ..wait })
+        Some(Wait {
+            time: wait.time.saturating_sub(now.saturating_duration_since(at)),
+            ..wait
+        })
     }
 
     fn anybody_waits(&self) -> bool {
@@ -267,7 +308,11 @@ impl Place<'_> {
     pub(super) fn is_head(&self, now: Instant) -> bool {
         let mut shard = self.queue.lines.of(&self.name);
         let lines = shard.get_mut(&self.name);
-        lines.is_some_and(|lines| lines.of_mut(self.kind).is_headed_by(self.ticket.number, now))
+        lines.is_some_and(|lines| {
+            lines
+                .of_mut(self.kind)
+                .is_headed_by(self.ticket.number, now)
+        })
     }
 
     /// The time until it is worth a look whether it has risen to be the first.
@@ -278,7 +323,9 @@ impl Place<'_> {
     /// How many are likely to go before it.
     pub(super) fn ahead(&self) -> usize {
         let shard = self.queue.lines.of(&self.name);
-        shard.get(&self.name).map_or(0, |lines| lines.of(self.kind).waiters.ahead(self.ticket.number))
+        shard.get(&self.name).map_or(0, |lines| {
+            lines.of(self.kind).waiters.ahead(self.ticket.number)
+        })
     }
 
     /// Notes what the store has told it, for those behind.

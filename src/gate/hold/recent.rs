@@ -56,7 +56,8 @@ impl<V: Copy> Recent<V> {
     pub(super) fn look_up(&self, thing: Thing, now: Instant) -> Option<V> {
         let mut things = self.things();
         things.forget_old(now);
-        self.empty.store(things.values.is_empty(), Ordering::Release);
+        self.empty
+            .store(things.values.is_empty(), Ordering::Release);
         things.values.get(&thing.0).map(|(value, _)| *value)
     }
 
@@ -72,8 +73,15 @@ impl<V: Copy> Recent<V> {
 
 impl<V> Default for Recent<V> {
     fn default() -> Self {
-        let things = Things { values: HashMap::new(), oldest: VecDeque::new() };
-        Self { hasher: RandomState::new(), things: Mutex::new(things), empty: AtomicBool::new(true) }
+        let things = Things {
+            values: HashMap::new(),
+            oldest: VecDeque::new(),
+        };
+        Self {
+            hasher: RandomState::new(),
+            things: Mutex::new(things),
+            empty: AtomicBool::new(true),
+        }
     }
 }
 
@@ -92,12 +100,17 @@ impl<V> Things<V> {
         // Whoever notes one thing over and over must not crowd out the others.
         if self.oldest.len() >= 2 * MOST {
             let oldest = std::mem::take(&mut self.oldest);
-            self.oldest = oldest.into_iter().filter(|entry| self.stands(*entry)).collect();
+            self.oldest = oldest
+                .into_iter()
+                .filter(|entry| self.stands(*entry))
+                .collect();
         }
     }
 
     fn stands(&self, (thing, at): (u64, Instant)) -> bool {
-        self.values.get(&thing).is_some_and(|(_, noted)| *noted == at)
+        self.values
+            .get(&thing)
+            .is_some_and(|(_, noted)| *noted == at)
     }
 }
 
@@ -123,7 +136,10 @@ mod tests {
         assert_eq!(recent.look_up(thing("b"), clock.now()), None);
         assert_eq!(recent.look_up(thing("a"), clock.now()), Some(3));
         assert_eq!(recent.take(thing("a"), clock.now()), Some(3));
-        assert_eq!((recent.look_up(thing("a"), clock.now()), recent.is_empty()), (None, true));
+        assert_eq!(
+            (recent.look_up(thing("a"), clock.now()), recent.is_empty()),
+            (None, true)
+        );
     }
 
     #[test]

@@ -20,18 +20,30 @@ pub(super) struct Redirects {
 impl Redirects {
     /// An answer has this URL as its Location.
     pub(super) fn note(&self, target: &UrlTarget, now: Instant) {
-        self.targets.note(self.targets.thing(target.as_str()), (), now);
+        self.targets
+            .note(self.targets.thing(target.as_str()), (), now);
     }
 
     /// Whether one had.
     pub(super) fn lead_to(&self, target: &UrlTarget, now: Instant) -> bool {
-        self.targets.look_up(self.targets.thing(target.as_str()), now).is_some()
+        self.targets
+            .look_up(self.targets.thing(target.as_str()), now)
+            .is_some()
     }
 
     /// The crawler got there from a URL of this depth.
-    pub(super) fn note_depth(&self, crawler: &Crawler, target: &UrlTarget, depth: u32, now: Instant) {
+    pub(super) fn note_depth(
+        &self,
+        crawler: &Crawler,
+        target: &UrlTarget,
+        depth: u32,
+        now: Instant,
+    ) {
         let thing = self.depths.thing((crawler.as_str(), target.as_str()));
-        let least = self.depths.look_up(thing, now).map_or(depth, |before| before.min(depth));
+        let least = self
+            .depths
+            .look_up(thing, now)
+            .map_or(depth, |before| before.min(depth));
         self.depths.note(thing, least, now);
     }
 
@@ -42,6 +54,7 @@ impl Redirects {
 
     /// The least depth of those from which the crawler got there.
     pub(super) fn depth(&self, crawler: &Crawler, target: &UrlTarget, now: Instant) -> Option<u32> {
-        self.depths.look_up(self.depths.thing((crawler.as_str(), target.as_str())), now)
+        self.depths
+            .look_up(self.depths.thing((crawler.as_str(), target.as_str())), now)
     }
 }

@@ -149,7 +149,8 @@ impl Hold {
     pub fn seen(&self, keeps: impl Fn(&str) -> bool) -> Vec<HostSeen> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut waits = HashMap::new();
-        self.queue.each_seen(|name, who| drop(waits.insert(Arc::clone(name), who)));
+        self.queue
+            .each_seen(|name, who| drop(waits.insert(Arc::clone(name), who)));
         let mut stopped = self.stops.waiting();
         for name in self.stops.hosts() {
             stopped.entry(name).or_default();
@@ -210,7 +211,11 @@ impl Hold {
         waits: Waits,
         (now, wall): (Instant, SystemTime),
     ) -> HostSeen {
-        let rest = |(left, cause): (Duration, Cause)| Rest { left, until: wall + left, why: cause.words() };
+        let rest = |(left, cause): (Duration, Cause)| Rest {
+            left,
+            until: wall + left,
+            why: cause.words(),
+        };
         HostSeen {
             name: Arc::clone(name),
             tracked: Tracked::Yes,
@@ -221,7 +226,9 @@ impl Hold {
             next: seen.next,
             delay: seen.delay,
             rest: seen.rest.map(rest),
-            last: seen.last.and_then(|last| wall.checked_sub(now.saturating_duration_since(last))),
+            last: seen
+                .last
+                .and_then(|last| wall.checked_sub(now.saturating_duration_since(last))),
             failures: seen.failures,
             rests: seen.rests,
             stopped: self.is_stopped(name),
@@ -232,6 +239,14 @@ impl Hold {
     }
 
     fn is_stopped(&self, host: &str) -> bool {
-        !self.stops.is_clear() && self.stops.covering(&Covers { host, crawler: None, rules: &[] }).is_some()
+        !self.stops.is_clear()
+            && self
+                .stops
+                .covering(&Covers {
+                    host,
+                    crawler: None,
+                    rules: &[],
+                })
+                .is_some()
     }
 }

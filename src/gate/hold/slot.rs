@@ -51,7 +51,10 @@ struct Bill {
 
 impl Bill {
     fn new(per_second: NonZeroU64) -> Box<Self> {
-        Box::new(Self { per_second: Some(per_second), ..Self::default() })
+        Box::new(Self {
+            per_second: Some(per_second),
+            ..Self::default()
+        })
     }
 
     fn bytes(&self) -> u64 {
@@ -83,8 +86,16 @@ enum Told {
 
 impl Slot {
     pub(super) fn new(hold: Arc<Hold>, lease: Lease, pace: &Pace, granted: Instant) -> Self {
-        let sending = if pace.has_delay() { Sending::Counts } else { Sending::IsNotAsked };
-        let latency = if pace.adaptive.is_some() { Latency::Counts } else { Latency::IsNotAsked };
+        let sending = if pace.has_delay() {
+            Sending::Counts
+        } else {
+            Sending::IsNotAsked
+        };
+        let latency = if pace.adaptive.is_some() {
+            Latency::Counts
+        } else {
+            Latency::IsNotAsked
+        };
         Self {
             hold,
             lease: Some(lease),
@@ -134,7 +145,13 @@ impl Slot {
             self.hold.store.renew(lease, self.hold.clock.now());
             self.hold.queue.ring(lease.key().name);
         }
-        let Some(lease) = self.lease.as_ref().filter(|_| self.sending == Sending::Counts) else { return };
+        let Some(lease) = self
+            .lease
+            .as_ref()
+            .filter(|_| self.sending == Sending::Counts)
+        else {
+            return;
+        };
         self.hold.store.renew(lease, self.hold.clock.now());
         self.hold.queue.ring(lease.key().name);
     }
@@ -142,10 +159,16 @@ impl Slot {
     /// The request has to be sent once more, on another connection, since its origin closed the one that it was sent on:
     /// whether it may, and when.
     pub fn again(&self) -> Again {
-        let Some(lease) = &self.lease else { return Again::Never };
+        let Some(lease) = &self.lease else {
+            return Again::Never;
+        };
         let (store, now) = (&self.hold.store, self.hold.clock.now());
         // The address first: to be asked twice costs it nothing.
-        match self.at_address.as_ref().map(|lease| store.again(lease, now)) {
+        match self
+            .at_address
+            .as_ref()
+            .map(|lease| store.again(lease, now))
+        {
             Some(said @ (Again::In(_) | Again::Never)) => said,
             Some(Again::Now) | None => store.again(lease, now),
         }
@@ -154,13 +177,16 @@ impl Slot {
     /// What is left of a rest that the host has begun since this was granted. Asked by those that wait on with their slot:
     /// for their address, or to be sent once more.
     pub fn rests(&self) -> Option<Duration> {
-        self.hold.store.rests(self.lease.as_ref()?, self.hold.clock.now())
+        self.hold
+            .store
+            .rests(self.lease.as_ref()?, self.hold.clock.now())
     }
 
     /// The head of the origin's answer is here. 429 and 503 ask for rest, and three bad answers in a row bring it about.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         let answer = Answer::of(status.as_u16());
-        let usual = matches!(answer, Answer::Ok | Answer::Other) && self.latency == Latency::IsNotAsked;
+        let usual =
+            matches!(answer, Answer::Ok | Answer::Other) && self.latency == Latency::IsNotAsked;
         if usual && !self.lease.as_ref().is_some_and(Lease::probes) {
             self.outcome = Outcome::Answered;
         } else {
@@ -192,12 +218,20 @@ impl Slot {
             Answer::Ok | Answer::Other | Answer::Forbidden | Answer::Error => answer,
         };
         let made = answer != Answer::Ok && field(&CF_MITIGATED).is_some();
-        let challenge = if made { Challenge::Made } else { Challenge::None };
+        let challenge = if made {
+            Challenge::Made
+        } else {
+            Challenge::None
+        };
         if hold.store.hear(lease, answer, challenge, hold.clock.now()) == Suspicion::Ban {
             hold.suspects(lease);
         }
         self.outcome = Outcome::Abandoned;
-        self.told = if answer.is_good() { Told::Good } else { Told::Bad };
+        self.told = if answer.is_good() {
+            Told::Good
+        } else {
+            Told::Bad
+        };
         if lease.probes() {
             hold.queue.ring(lease.key().name);
         }
@@ -208,13 +242,23 @@ impl Hold {
     /// How long a Retry-After asks to wait.
     fn told(&self, value: &HeaderValue) -> Option<Duration> {
         let told = RetryAfter::parse(value.to_str().ok()?)?;
-        Some(told.from_now(self.clock.wall().duration_since(UNIX_EPOCH).unwrap_or_default()))
+        Some(
+            told.from_now(
+                self.clock
+                    .wall()
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap_or_default(),
+            ),
+        )
     }
 
     fn suspects(&self, lease: &Lease) {
         self.metrics.ban_suspected();
         let host = lease.key().name;
-        tracing::warn!(host, "the host seems to have banned this proxy: many 403, or a challenge");
+        tracing::warn!(
+            host,
+            "the host seems to have banned this proxy: many 403, or a challenge"
+        );
     }
 }
 
@@ -233,24 +277,32 @@ impl Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slot({:?}, {:?})", self.lease.as_ref().map(Lease::key), self.outcome)
+        write!(
+            f,
+            "Slot({:?}, {:?})",
+            self.lease.as_ref().map(Lease::key),
+            self.outcome
+        )
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Some(lease) = self.lease.take() else { return };
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
         let name = lease.name();
         // The clock is read only where the time says more than that the slot was granted before.
         let now = match (self.outcome, self.told) {
-            (Outcome::Unused | Outcome::Answered, _) | (Outcome::Abandoned, Told::Good | Told::Bad) => {
-                self.granted
-            }
+            (Outcome::Unused | Outcome::Answered, _)
+            | (Outcome::Abandoned, Told::Good | Told::Bad) => self.granted,
             (Outcome::Abandoned, Told::Nothing) | (Outcome::Failed, _) => self.hold.clock.now(),
         };
         if let Some(bill) = self.bill.take().filter(|bill| bill.bytes() > 0) {
             if let Some(per_second) = bill.per_second {
-                self.hold.store.charge(&lease, bill.bytes(), per_second, self.hold.clock.now());
+                self.hold
+                    .store
+                    .charge(&lease, bill.bytes(), per_second, self.hold.clock.now());
             }
             if let Some(name) = &bill.budget {
                 self.hold.budgets.passed(name, bill.bytes());

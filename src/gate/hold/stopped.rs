@@ -37,7 +37,9 @@ impl Hold {
         arrival: &mut Option<Arrival>,
         patience: Duration,
     ) -> Result<(), Turned> {
-        let Some(turned) = self.stops.covering(&one.covers) else { return Ok(()) };
+        let Some(turned) = self.stops.covering(&one.covers) else {
+            return Ok(());
+        };
         if one.overflow == Overflow::Refuse {
             return Err(turned);
         }

@@ -120,12 +120,17 @@ impl Text {
 
     /// The text, as far as it is read.
     pub fn text(&self) -> Bytes {
-        self.rules().map(|rules| rules.text().clone()).unwrap_or_default()
+        self.rules()
+            .map(|rules| rules.text().clone())
+            .unwrap_or_default()
     }
 
     /// Where it says that sitemaps are.
     pub fn sitemaps(&self) -> Vec<String> {
-        self.rules().into_iter().flat_map(Parsed::sitemaps).collect()
+        self.rules()
+            .into_iter()
+            .flat_map(Parsed::sitemaps)
+            .collect()
     }
 
     /// The Crawl-delay for a crawler.
@@ -138,7 +143,9 @@ impl Text {
         let ruling = self.rules()?.ruling(product_token(agent), path_and_query);
         Some(RulingSeen {
             allow: ruling.access == Access::Allow,
-            cause: ruling.cause.map(|cause| (cause.line, cause.rule.into_owned())),
+            cause: ruling
+                .cause
+                .map(|cause| (cause.line, cause.rule.into_owned())),
             group: ruling.group.map(Into::into),
         })
     }

@@ -30,7 +30,9 @@ pub(in crate::gate) fn spend<C>(
     hold: &Hold,
     slot: &mut Slot,
 ) -> Result<(), Box<Refusal>> {
-    let Some(budget) = covering(judged) else { return Ok(()) };
+    let Some(budget) = covering(judged) else {
+        return Ok(());
+    };
     let name = name(judged, budget.per);
     ask(judged, &budget, &name, hold, Deed::Spend)?;
     slot.spends_of(Arc::from(name));
@@ -49,13 +51,32 @@ fn ask<C>(
     hold: &Hold,
     deed: Deed,
 ) -> Result<(), Box<Refusal>> {
-    let Budget { urls, new_urls, bytes, hosts, .. } = *budget;
+    let Budget {
+        urls,
+        new_urls,
+        bytes,
+        hosts,
+        ..
+    } = *budget;
     let novelty = match judged.asked.facts().in_ledger {
         InLedger::Yes => Novelty::Known,
         InLedger::No => Novelty::New,
     };
-    let request = Request { novelty, host: number(judged.asked.target.host()) };
-    let asked = hold.budgets().ask(name, Limits { urls, new_urls, bytes, hosts }, request, deed);
+    let request = Request {
+        novelty,
+        host: number(judged.asked.target.host()),
+    };
+    let asked = hold.budgets().ask(
+        name,
+        Limits {
+            urls,
+            new_urls,
+            bytes,
+            hosts,
+        },
+        request,
+        deed,
+    );
     asked.map_err(|used_up| Box::new(refusal(judged, budget.per, used_up)))
 }
 
@@ -67,8 +88,10 @@ fn name<C>(judged: &Judged<C>, per: Per) -> String {
         Per::RegistrableDomain => format!("domain {}", registrable(host)),
         Per::Crawler => format!("crawler {}", judged.asked.crawler.as_str()),
         Per::Space => {
-            let space =
-                judged.trail.space().and_then(|space| policy.spaces().all().get(usize::from(space.0)));
+            let space = judged
+                .trail
+                .space()
+                .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
             // Crawlers in no space are counted together, as those of a space are.
             format!("space {}", space.map_or("", |space| space.name.as_str()))
         }
@@ -82,7 +105,13 @@ fn refusal<C>(judged: &Judged<C>, per: Per, used_up: UsedUp) -> Refusal {
         SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => Cause::Default,
     };
     let verdict = Verdict::Reject(Reason::Budget);
-    let decision = Decision { verdict, stage: Stage::Request, cause, exclusion: None, ..judged.decision };
+    let decision = Decision {
+        verdict,
+        stage: Stage::Request,
+        cause,
+        exclusion: None,
+        ..judged.decision
+    };
     let refusal = Refusal::by_policy(policy, trail, &decision);
     let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));
     let told = words(per, used_up.purse);
@@ -90,7 +119,11 @@ fn refusal<C>(judged: &Judged<C>, per: Per, used_up: UsedUp) -> Refusal {
         Some(about) => Cow::Owned(format!("{told}; {about}")),
         None => Cow::Borrowed(told),
     };
-    Refusal { detail: Some(detail), ..refusal }.again(Some(used_up.left))
+    Refusal {
+        detail: Some(detail),
+        ..refusal
+    }
+    .again(Some(used_up.left))
 }
 
 fn limit(purse: Purse) -> OptionSlot {

@@ -12,18 +12,31 @@ use crate::politeness::order::{Class, Order, Priority, Rank};
 use super::redirect::Leads;
 
 /// How a request stands to others that wait.
-pub(in crate::gate) fn rank<C>(judged: &Judged<C>, politeness: &Politeness<'_>, hold: &Hold) -> Rank {
-    Rank { class: class(judged, hold).shifted(priority(judged)), order: order(politeness) }
+pub(in crate::gate) fn rank<C>(
+    judged: &Judged<C>,
+    politeness: &Politeness<'_>,
+    hold: &Hold,
+) -> Rank {
+    Rank {
+        class: class(judged, hold).shifted(priority(judged)),
+        order: order(politeness),
+    }
 }
 
 /// How a tunnel does: as a page, since nothing is known of what it is for.
 pub(in crate::gate) fn rank_of_tunnel(politeness: &Politeness<'_>) -> Rank {
-    Rank { class: Class::IndexFollow, order: order(politeness) }
+    Rank {
+        class: Class::IndexFollow,
+        order: order(politeness),
+    }
 }
 
 /// How a fetch of robots.txt does: everybody who asks for the host waits for it.
 pub(in crate::gate) fn rank_of_robots(order: Order) -> Rank {
-    Rank { class: Class::User, order }
+    Rank {
+        class: Class::User,
+        order,
+    }
 }
 
 /// The option `politeness.order`.
@@ -68,5 +81,7 @@ fn priority<C>(judged: &Judged<C>) -> Priority {
     if trail.set_by(policy, schema::PRIORITY) == SetBy::BuiltIn {
         return judged.asked.priority.unwrap_or_default();
     }
-    trail.word(policy, schema::PRIORITY).map_or(Priority::NORMAL, Priority::from_word)
+    trail
+        .word(policy, schema::PRIORITY)
+        .map_or(Priority::NORMAL, Priority::from_word)
 }

@@ -28,19 +28,46 @@ pub(in crate::gate) fn judge<C>(
     }
     let method = judged.asked.method.clone();
     answered(&method, head, kind, |response| {
-        let agent = robots::agent(named_agent(&judged.snapshot.policy, &judged.trail), &judged.asked);
+        let agent = robots::agent(
+            named_agent(&judged.snapshot.policy, &judged.trail),
+            &judged.asked,
+        );
         let usage: Vec<_> = judged.usage.iter().map(|said| said.fact.clone()).collect();
-        let facts = Facts { response: Fact::Known(response), agent, usage: &usage, ..judged.asked.facts() };
+        let facts = Facts {
+            response: Fact::Known(response),
+            agent,
+            usage: &usage,
+            ..judged.asked.facts()
+        };
         if let Some(beside) = &mut judged.beside {
-            beside.stage(&judged.snapshot.policy, PolicyStage::Response, &facts, &judged.trail);
+            beside.stage(
+                &judged.snapshot.policy,
+                PolicyStage::Response,
+                &facts,
+                &judged.trail,
+            );
         }
-        judged.decision = judged.snapshot.policy.stage(&mut judged.trail, PolicyStage::Response, &facts);
-        judged.tags = judged.snapshot.policy.tags(&judged.trail, &facts).map(Box::new);
+        judged.decision =
+            judged
+                .snapshot
+                .policy
+                .stage(&mut judged.trail, PolicyStage::Response, &facts);
+        judged.tags = judged
+            .snapshot
+            .policy
+            .tags(&judged.trail, &facts)
+            .map(Box::new);
     });
     judged.verdict().map_err(|refusal| {
-        let refusal =
-            if refusal.reason == Reason::Usage { usage::source_told(judged, *refusal) } else { *refusal };
-        Box::new(Refusal { received_status: Some(head.status.as_u16()), ..refusal })
+        let refusal = if refusal.reason == Reason::Usage {
+            usage::source_told(judged, *refusal)
+        } else {
+            *refusal
+        };
+        Box::new(Refusal {
+            received_status: Some(head.status.as_u16()),
+            ..refusal
+        })
     })
 }
 
@@ -62,13 +89,20 @@ pub(super) fn answered<T>(
     then: impl FnOnce(ResponseFacts<'_>) -> T,
 ) -> T {
     let headers = Headers(&head.headers);
-    let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let length = head
+        .headers
+        .get(CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok()?.parse().ok());
     then(ResponseFacts {
         status: head.status.as_u16(),
         content_type: kind,
         size: length,
         headers: &headers,
-        content: if *method == Method::HEAD { Content::HeadOnly } else { Content::Possible },
+        content: if *method == Method::HEAD {
+            Content::HeadOnly
+        } else {
+            Content::Possible
+        },
     })
 }
 

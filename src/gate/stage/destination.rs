@@ -21,8 +21,11 @@ pub(in crate::gate) fn judge<C>(
     if !judged.policy().acts_at(PolicyStage::Destination) {
         return Ok(());
     }
-    let standing =
-        keep_admitted(vetted, |address| of_address(judged, address), |(_, decision)| !decision.rejects());
+    let standing = keep_admitted(
+        vetted,
+        |address| of_address(judged, address),
+        |(_, decision)| !decision.rejects(),
+    );
     if let Some((trail, decision)) = standing {
         (judged.trail, judged.decision) = (trail, decision);
     }
@@ -35,9 +38,14 @@ pub(in crate::gate) fn answers<C, D: Destinations>(
     destinations: &D,
     vetted: &D::Vetted,
 ) -> Result<(), Box<Refusal>> {
-    let Some(left) = destinations.refusing(vetted) else { return Ok(()) };
+    let Some(left) = destinations.refusing(vetted) else {
+        return Ok(());
+    };
     let refusal = Refusal::from(Unreachable::Refusing(left));
-    Err(Box::new(Refusal { keep: judged.keep(refusal.stage), ..refusal }))
+    Err(Box::new(Refusal {
+        keep: judged.keep(refusal.stage),
+        ..refusal
+    }))
 }
 
 /// What stands in shadow sees all addresses, before any is dropped.
@@ -45,21 +53,33 @@ fn in_shadow<C>(judged: &mut Judged<C>, vetted: &mut impl Addresses) {
     if !judged.snapshot.shadows_see_addresses() {
         return;
     }
-    let Some(mut beside) = judged.beside.take() else { return };
+    let Some(mut beside) = judged.beside.take() else {
+        return;
+    };
     let mut addresses: SmallVec<[IpAddr; 8]> = SmallVec::new();
     vetted.retain(&mut |address| {
         addresses.push(address);
         true
     });
-    beside.addresses(judged.policy(), &judged.asked.facts(), &addresses, &judged.trail);
+    beside.addresses(
+        judged.policy(),
+        &judged.asked.facts(),
+        &addresses,
+        &judged.trail,
+    );
     judged.beside = Some(beside);
 }
 
 type Judgement = (Trail, Decision);
 
 fn of_address<C>(judged: &Judged<C>, address: IpAddr) -> Judgement {
-    let facts = Facts { address: Fact::Known(Some(address)), ..judged.asked.facts() };
+    let facts = Facts {
+        address: Fact::Known(Some(address)),
+        ..judged.asked.facts()
+    };
     let mut trail = judged.trail.clone();
-    let decision = judged.policy().stage(&mut trail, PolicyStage::Destination, &facts);
+    let decision = judged
+        .policy()
+        .stage(&mut trail, PolicyStage::Destination, &facts);
     (trail, decision)
 }

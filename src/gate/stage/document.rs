@@ -30,11 +30,19 @@ pub(in crate::gate) fn wanted<'j, C>(judged: &'j Judged<C>, head: &Parts) -> Opt
     }
     let awaited = answered(&judged.asked.method, head, &kind_of(head), |response| {
         with_facts(judged, response, Fact::Unknown, |facts| {
-            let beside = || judged.beside.as_ref().is_some_and(|beside| beside.awaits_document(facts));
+            let beside = || {
+                judged
+                    .beside
+                    .as_ref()
+                    .is_some_and(|beside| beside.awaits_document(facts))
+            };
             judged.snapshot.policy.awaits_document(&judged.trail, facts) || beside()
         })
     });
-    awaited.then(|| Wanted { body_prefix: judged.snapshot.ever_reads_text(), agent: agent(judged) })
+    awaited.then(|| Wanted {
+        body_prefix: judged.snapshot.ever_reads_text(),
+        agent: agent(judged),
+    })
 }
 
 /// Judges the document.
@@ -56,9 +64,12 @@ pub(in crate::gate) fn judge<C>(
         })
     });
     (judged.trail, judged.beside, judged.decision, judged.tags) = (trail, beside, decision, tags);
-    judged
-        .verdict()
-        .map_err(|refusal| Box::new(Refusal { received_status: Some(head.status.as_u16()), ..*refusal }))
+    judged.verdict().map_err(|refusal| {
+        Box::new(Refusal {
+            received_status: Some(head.status.as_u16()),
+            ..*refusal
+        })
+    })
 }
 
 fn with_facts<C, T>(
@@ -78,5 +89,8 @@ fn with_facts<C, T>(
 }
 
 fn agent<C>(judged: &Judged<C>) -> &str {
-    robots::agent(named_agent(&judged.snapshot.policy, &judged.trail), &judged.asked)
+    robots::agent(
+        named_agent(&judged.snapshot.policy, &judged.trail),
+        &judged.asked,
+    )
 }

@@ -16,7 +16,10 @@ pub async fn identify(
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Identity, Box<Refusal>> {
-    crawlers.recognise(caller, headers).await.map_err(|stranger| Box::new(refusal(stranger)))
+    crawlers
+        .recognise(caller, headers)
+        .await
+        .map_err(|stranger| Box::new(refusal(stranger)))
 }
 
 fn refusal(stranger: Stranger) -> Refusal {

@@ -104,7 +104,11 @@ enum Delivery {
 
 /// Notes that a request was refused before its origin was asked.
 pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, hold: &Hold) {
-    let Some(recalled) = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET) else {
+    let Some(recalled) = judged
+        .recalled
+        .as_ref()
+        .filter(|_| judged.asked.method == Method::GET)
+    else {
         return;
     };
     // A look at nothing but the memory of an address that refused somebody else is no look.
@@ -121,7 +125,10 @@ pub fn refused<C>(judged: &Judged<C>, refusal: &Refusal, hold: &Hold) {
 impl Learning {
     /// For a request that is sent on; none if nothing is to be learned from it.
     pub fn of<C>(judged: &Judged<C>) -> Option<Box<Self>> {
-        let recalled = judged.recalled.as_ref().filter(|_| judged.asked.method == Method::GET)?;
+        let recalled = judged
+            .recalled
+            .as_ref()
+            .filter(|_| judged.asked.method == Method::GET)?;
         let about = About {
             target: judged.asked.target.clone(),
             crawler: judged.asked.crawler.clone(),
@@ -153,13 +160,29 @@ impl Learning {
         at: At,
     ) {
         let validators = validators(&head.headers);
-        let document = Document { validators, content: None, content_type: kind.into(), size: 0 };
+        let document = Document {
+            validators,
+            content: None,
+            content_type: kind.into(),
+            size: 0,
+        };
         // Rules on answers may set both.
         self.about.source = judged.effects().source().cloned();
         self.twins = Twins::of(judged.policy(), &judged.trail);
-        let etag = self.twins.as_ref().and_then(|_| strong_etag(&head.headers)).map(Arc::from);
+        let etag = self
+            .twins
+            .as_ref()
+            .and_then(|_| strong_etag(&head.headers))
+            .map(Arc::from);
         let delivery = Delivery::UnderWay;
-        self.so_far = SoFar::Heard(Heard { at, status: head.status, failing, document, etag, delivery });
+        self.so_far = SoFar::Heard(Heard {
+            at,
+            status: head.status,
+            failing,
+            document,
+            etag,
+            delivery,
+        });
     }
 
     /// So many bytes of the answer's body were handed to the client.
@@ -185,9 +208,18 @@ impl Learning {
 
     /// The origin's body broke off.
     pub fn broke(&mut self) {
-        if let SoFar::Heard(Heard { at, failing: None, .. }) = self.so_far {
+        if let SoFar::Heard(Heard {
+            at, failing: None, ..
+        }) = self.so_far
+        {
             let failing = Failing::Temporary;
-            self.so_far = SoFar::Over(What::Failed { failing, code: Some(BROKEN_BODY) }, at);
+            self.so_far = SoFar::Over(
+                What::Failed {
+                    failing,
+                    code: Some(BROKEN_BODY),
+                },
+                at,
+            );
         }
     }
 
@@ -214,14 +246,30 @@ impl Learning {
             (_, Some(failing)) => What::Failed { failing, code },
             (SoFar::Asked | SoFar::Over(..), None) => {
                 let intent = refusal.intent().unwrap_or(Intent::Deny);
-                What::Refused(Refused { outcome, intent, code, record: noting(refusal) })
+                What::Refused(Refused {
+                    outcome,
+                    intent,
+                    code,
+                    record: noting(refusal),
+                })
             }
             (SoFar::Heard(heard), None) => {
                 // A page that says that it is an error is taken for one.
                 let soft = refusal.reason == Reason::SoftError;
-                let failing = if soft { Some(Failing::Permanent) } else { heard.failing };
+                let failing = if soft {
+                    Some(Failing::Permanent)
+                } else {
+                    heard.failing
+                };
                 let (status, intent) = (heard.status.as_u16(), refusal.intent());
-                What::Answered(Answered { status, outcome, intent, code, failing, document: None })
+                What::Answered(Answered {
+                    status,
+                    outcome,
+                    intent,
+                    code,
+                    failing,
+                    document: None,
+                })
             }
         };
         self.so_far = SoFar::Over(what, at);
@@ -229,28 +277,52 @@ impl Learning {
 
     /// Whether the body is that of the document that was delivered last.
     pub fn unmodified_by_content(&self, hash: &ContentHash) -> bool {
-        let record = self.recalled.record.as_ref().filter(|record| is_had(record));
+        let record = self
+            .recalled
+            .record
+            .as_ref()
+            .filter(|record| is_had(record));
         record.is_some_and(|record| same_content(record, hash))
     }
 
     /// Another URL of the host whose document has the same body. None unless the option `duplicate` asks for it.
     pub fn duplicate_by_content(&self, hash: &ContentHash) -> Option<Arc<str>> {
-        let other = self.recalled.ledger.with_content(self.key_of_content(&hex(hash)))?;
+        let other = self
+            .recalled
+            .ledger
+            .with_content(self.key_of_content(&hex(hash)))?;
         let target = UrlTarget::parse(&other).ok()?;
-        let key = key_of(&self.about.reign.policy, &self.twins.as_ref()?.trail, &self.about.crawler, &target);
-        let record = self.recalled.ledger.look_up(key).filter(|_| key != self.recalled.key)?;
+        let key = key_of(
+            &self.about.reign.policy,
+            &self.twins.as_ref()?.trail,
+            &self.about.crawler,
+            &target,
+        );
+        let record = self
+            .recalled
+            .ledger
+            .look_up(key)
+            .filter(|_| key != self.recalled.key)?;
         (stands(&record) && same_content(&record, hash)).then_some(other)
     }
 
     fn key_of_content(&self, version: &str) -> Key {
-        Key::of_content(self.about.crawler.as_str(), self.about.target.host(), version)
+        Key::of_content(
+            self.about.crawler.as_str(),
+            self.about.target.host(),
+            version,
+        )
     }
 
     /// By which the document is found by other URLs: the hash of a body that is judged before it is sent on, and the
     /// strong entity tag of any other, of which only the head can tell.
     fn content_key(&self, heard: &Heard) -> Option<Key> {
         let judged = heard.document.size <= self.twins.as_ref()?.judged;
-        let hash = heard.document.content.as_ref().map(|hash| Arc::from(hex(hash)));
+        let hash = heard
+            .document
+            .content
+            .as_ref()
+            .map(|hash| Arc::from(hex(hash)));
         let etag = heard.etag.clone();
         let version = if judged { hash.or(etag) } else { etag.or(hash) };
         version.map(|version| self.key_of_content(&version))
@@ -268,16 +340,33 @@ impl Learning {
             return None;
         }
         let is_document = status == StatusCode::OK;
-        let content = if is_document { self.content_key(&heard) } else { None };
+        let content = if is_document {
+            self.content_key(&heard)
+        } else {
+            None
+        };
         let document = is_document.then_some(heard.document);
         let (outcome, failing) = (CrawlStatus::of_origin(status.as_u16()), heard.failing);
         let (status, intent, code) = (status.as_u16(), None, None);
-        let what = What::Answered(Answered { status, outcome, intent, code, failing, document });
+        let what = What::Answered(Answered {
+            status,
+            outcome,
+            intent,
+            code,
+            failing,
+            document,
+        });
         Some((heard.at, what, content))
     }
 
     fn seen(&self, at: At, what: What) -> Seen {
-        let About { target, crawler, reign, space, source } = &self.about;
+        let About {
+            target,
+            crawler,
+            reign,
+            space,
+            source,
+        } = &self.about;
         let policy = &reign.policy;
         let space = space.and_then(|space| policy.spaces().get(space));
         let source = source.as_ref().and_then(|source| source.to_str().ok());
@@ -306,7 +395,10 @@ impl Twins {
             Check::Tag => 0,
             Check::Reject => checks::max_buffer(policy, trail),
         };
-        Some(Box::new(Self { trail: trail.clone(), judged }))
+        Some(Box::new(Self {
+            trail: trail.clone(),
+            judged,
+        }))
     }
 }
 

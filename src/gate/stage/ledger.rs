@@ -67,7 +67,12 @@ pub(in crate::gate) enum Conditions {
 /// Recalls what is known of a request's URL, and has it judged anew where a rule would see that.
 pub(super) fn recall<C>(judged: &mut Judged<C>, ledger: &Ledger, hold: &Hold) {
     let said = judged.asked.depth();
-    let key = key_of(judged.policy(), &judged.trail, &judged.asked.crawler, &judged.asked.target);
+    let key = key_of(
+        judged.policy(),
+        &judged.trail,
+        &judged.asked.crawler,
+        &judged.asked.target,
+    );
     let record = ledger.look_up(key);
     let known = record.as_ref().is_some_and(|record| record.is_known());
     let remembered = record.as_ref().and_then(|record| record.depth);
@@ -77,13 +82,23 @@ pub(super) fn recall<C>(judged: &mut Judged<C>, ledger: &Ledger, hold: &Hold) {
     let start = judged.asked.referer().is_empty().then_some(0);
     let base = depth.or(remembered).or(start);
     let changed = depth != judged.asked.depth();
-    judged.asked.recall(depth, if known { InLedger::Yes } else { InLedger::No });
+    judged
+        .asked
+        .recall(depth, if known { InLedger::Yes } else { InLedger::No });
     if changed && judged.snapshot.depth_rules == DepthRules::Some {
         super::scope::again(judged);
     }
     let address = record.as_ref().and_then(|record| record.address);
     let (ledger, conditions) = (ledger.clone(), Conditions::Theirs);
-    judged.recalled = Some(Recalled { ledger, key, record, said, base, address, conditions });
+    judged.recalled = Some(Recalled {
+        ledger,
+        key,
+        record,
+        said,
+        base,
+        address,
+        conditions,
+    });
 }
 
 /// A request as it was before anything was remembered of it, to be judged again.
@@ -109,10 +124,17 @@ fn found_at<C>(judged: &Judged<C>, ledger: &Ledger, hold: &Hold) -> Option<u32> 
     let linked = || {
         let page = Some(asked.referer()).filter(|page| !page.is_empty());
         let page = page.and_then(|page| UrlTarget::parse(page).ok())?;
-        let record = ledger.look_up(key_of(judged.policy(), &judged.trail, &asked.crawler, &page))?;
+        let record = ledger.look_up(key_of(
+            judged.policy(),
+            &judged.trail,
+            &asked.crawler,
+            &page,
+        ))?;
         record.depth.map(|depth| depth.saturating_add(1))
     };
-    let redirected = asked.urls().filter_map(|url| hold.redirected_from(&asked.crawler, url));
+    let redirected = asked
+        .urls()
+        .filter_map(|url| hold.redirected_from(&asked.crawler, url));
     linked().into_iter().chain(redirected).min()
 }
 
@@ -127,15 +149,22 @@ pub(in crate::gate) fn goes_to<C>(judged: &mut Judged<C>, vetted: &impl Addresse
 pub(in crate::gate) fn is_outdated<C>(judged: &Judged<C>) -> bool {
     judged.recalled.as_ref().is_some_and(|recalled| {
         let now = recalled.ledger.look_up(recalled.key);
-        let fetched = |record: &Option<Arc<Record>>| record.as_ref().and_then(|record| record.last_fetched);
+        let fetched =
+            |record: &Option<Arc<Record>>| record.as_ref().and_then(|record| record.last_fetched);
         now.is_some() != recalled.record.is_some() || fetched(&now) != fetched(&recalled.record)
     })
 }
 
 /// Refuses what is asked for again too soon: the option `recrawl`.
 pub(in crate::gate) fn premature<C>(judged: &Judged<C>, hold: &Hold) -> Result<(), Box<Refusal>> {
-    let Some(recalled) = &judged.recalled else { return Ok(()) };
-    let Some(record) = recalled.record.as_ref().filter(|_| refetches(&judged.asked.method)) else {
+    let Some(recalled) = &judged.recalled else {
+        return Ok(());
+    };
+    let Some(record) = recalled
+        .record
+        .as_ref()
+        .filter(|_| refetches(&judged.asked.method))
+    else {
         return Ok(());
     };
     let option = recrawl::of(judged.policy(), &judged.trail);
@@ -144,12 +173,22 @@ pub(in crate::gate) fn premature<C>(judged: &Judged<C>, hold: &Hold) -> Result<(
     }
     // What had to leave the index is fetched anew when it may be.
     let min_interval = option.min_interval.filter(|_| is_had(record));
-    let recrawl = verdict::Recrawl { min_interval, after_error: option.after_error };
-    let Some(left) = verdict::premature(record, recrawl, now(hold)) else { return Ok(()) };
-    let after_error = verdict::Recrawl { min_interval: None, ..recrawl };
+    let recrawl = verdict::Recrawl {
+        min_interval,
+        after_error: option.after_error,
+    };
+    let Some(left) = verdict::premature(record, recrawl, now(hold)) else {
+        return Ok(());
+    };
+    let after_error = verdict::Recrawl {
+        min_interval: None,
+        ..recrawl
+    };
     let by_error = verdict::premature(record, after_error, now(hold)) == Some(left);
     let slot = if by_error { AFTER_ERROR } else { MIN_INTERVAL };
-    Err(Box::new(blaming(judged, slot, Refusal::new(Reason::Premature, Stage::Ledger)).again(Some(left))))
+    Err(Box::new(
+        blaming(judged, slot, Refusal::new(Reason::Premature, Stage::Ledger)).again(Some(left)),
+    ))
 }
 
 /// The time of day, as records have it.
@@ -160,11 +199,25 @@ pub(in crate::gate) fn now(hold: &Hold) -> At {
 /// A refusal by an option: its cause is the rule that set it.
 pub(super) fn blaming<C>(judged: &Judged<C>, slot: Slot, refusal: Refusal) -> Refusal {
     let SetBy::Rule(index) = judged.trail.set_by(judged.policy(), slot) else {
-        return Refusal { keep: judged.keep(refusal.stage), ..refusal };
+        return Refusal {
+            keep: judged.keep(refusal.stage),
+            ..refusal
+        };
     };
-    let by =
-        judged.policy().refusing(&judged.trail, &Decision { cause: Cause::Rule(index), ..judged.decision });
+    let by = judged.policy().refusing(
+        &judged.trail,
+        &Decision {
+            cause: Cause::Rule(index),
+            ..judged.decision
+        },
+    );
     let detail = by.about.map(|about| about.to_owned().into());
     let (rule, cause) = (by.rule.and_then(RuleId::new), Some(index));
-    Refusal { rule, cause, detail, keep: judged.keep(refusal.stage), ..refusal }
+    Refusal {
+        rule,
+        cause,
+        detail,
+        keep: judged.keep(refusal.stage),
+        ..refusal
+    }
 }

@@ -59,12 +59,21 @@ fn at_once<C>(
     }
     let politeness = Politeness::of(judged.policy(), &judged.trail);
     let (asked, kind) = (&judged.asked, kind(&judged.asked));
-    let Pacing { key, pace, per_address } =
-        Pacing::of(&politeness, kind, limits(judged, waits.hold), spacing);
+    let Pacing {
+        key,
+        pace,
+        per_address,
+    } = Pacing::of(&politeness, kind, limits(judged, waits.hold), spacing);
     if key == PaceKey::Address || per_address.is_some() {
         return None;
     }
-    waits.hold.at_once(Key { name: name(key, None, asked.target.host()), kind }, &pace)
+    waits.hold.at_once(
+        Key {
+            name: name(key, None, asked.target.host()),
+            kind,
+        },
+        &pace,
+    )
 }
 
 /// As [`hold`], for all others.
@@ -80,10 +89,19 @@ async fn in_turn<C>(
     let (host, kind, crawler) = (asked.target.host(), kind(asked), &asked.crawler);
     let pacing = || Pacing::of(&politeness, kind, limits(judged, waits.hold), spacing);
     let patience = || longest_wait(&politeness, asked, waits);
-    let terms = || Terms { patience: patience(), rank: class::rank(judged, &politeness, waits.hold) };
+    let terms = || Terms {
+        patience: patience(),
+        rank: class::rank(judged, &politeness, waits.hold),
+    };
     let overflow = politeness.overflow();
-    let mut subject =
-        Subject { pacing: pacing(), overflow, host, kind, crawler, what: asked.target.as_str() };
+    let mut subject = Subject {
+        pacing: pacing(),
+        overflow,
+        host,
+        kind,
+        crawler,
+        what: asked.target.as_str(),
+    };
     let stoppable = || stop::Subject::request(judged);
     loop {
         stop::outlast(stoppable, waits.hold, arrival, patience).await?;
@@ -107,7 +125,9 @@ pub(in crate::gate) fn longest_wait(
     asked: &Asked,
     waits: &Waits<'_>,
 ) -> Duration {
-    let max_hold = politeness.max_hold().unwrap_or_else(|| (waits.profile)().max_hold());
+    let max_hold = politeness
+        .max_hold()
+        .unwrap_or_else(|| (waits.profile)().max_hold());
     patience(max_hold, asked, waits.hold.longest())
 }
 
@@ -149,11 +169,17 @@ impl Subject<'_> {
         terms: impl FnOnce() -> Terms,
     ) -> Result<Slot, SentAway> {
         let key = self.pacing.key;
-        let address = if key == PaceKey::Address { vetted.first() } else { None };
+        let address = if key == PaceKey::Address {
+            vetted.first()
+        } else {
+            None
+        };
         let address = address.as_ref().map(IpAddr::to_string);
         let asking = self.asking(name(key, address.as_deref(), self.host), self.pacing.pace);
         let dialled = self.pacing.per_address.zip(vetted.first());
-        let Some((pace, address)) = dialled else { return hold.admit(&asking, arrival, terms).await };
+        let Some((pace, address)) = dialled else {
+            return hold.admit(&asking, arrival, terms).await;
+        };
         // No host has such a name.
         let name = format!("@{address}");
         let at_address = self.asking(&name, pace);
@@ -161,8 +187,20 @@ impl Subject<'_> {
     }
 
     fn asking<'s>(&'s self, name: &'s str, pace: Pace) -> Asking<'s> {
-        let (key, overflow) = (Key { name, kind: self.kind }, self.overflow);
-        Asking { key, pace, overflow, crawler: self.crawler, what: self.what }
+        let (key, overflow) = (
+            Key {
+                name,
+                kind: self.kind,
+            },
+            self.overflow,
+        );
+        Asking {
+            key,
+            pace,
+            overflow,
+            crawler: self.crawler,
+            what: self.what,
+        }
     }
 }
 
@@ -189,7 +227,10 @@ pub(in crate::gate) fn of_pages<C>(
 
 /// The limits that a schedule sets for now.
 fn limits<C>(judged: &Judged<C>, hold: &Hold) -> Limits {
-    judged.snapshot.schedules.now(judged.policy(), &judged.trail, || hold.wall())
+    judged
+        .snapshot
+        .schedules
+        .now(judged.policy(), &judged.trail, || hold.wall())
 }
 
 pub(super) fn kind(asked: &Asked) -> Kind {
@@ -219,35 +260,77 @@ impl Pacing {
         spacing: Option<Duration>,
     ) -> Self {
         let pace = pace(politeness, kind, limits, spacing);
-        let per_address = politeness.per_address().map(|limits| of_address(limits, kind));
-        Self { key: politeness.key(), pace, per_address }
+        let per_address = politeness
+            .per_address()
+            .map(|limits| of_address(limits, kind));
+        Self {
+            key: politeness.key(),
+            pace,
+            per_address,
+        }
     }
 
     /// The same for a tunnel: a turn, though none of the slots that requests have.
     pub(in crate::gate) fn of_tunnel(politeness: &Politeness<'_>, limits: Limits) -> Self {
-        let slotless = |pace| Pace { concurrency: u32::MAX, ..pace };
-        let Self { key, pace, per_address } = Self::of(politeness, Kind::Navigation, limits, None);
-        Self { key, pace: slotless(pace), per_address: per_address.map(slotless) }
+        let slotless = |pace| Pace {
+            concurrency: u32::MAX,
+            ..pace
+        };
+        let Self {
+            key,
+            pace,
+            per_address,
+        } = Self::of(politeness, Kind::Navigation, limits, None);
+        Self {
+            key,
+            pace: slotless(pace),
+            per_address: per_address.map(slotless),
+        }
     }
 }
 
 /// The limits of the kind. A Crawl-delay is about pages: with it on what belongs to them none would be complete. So are
 /// the limits of a schedule.
-fn pace(politeness: &Politeness<'_>, kind: Kind, limits: Limits, spacing: Option<Duration>) -> Pace {
-    let jitter = politeness.jitter().map_or(Jitter::NONE, |(from, to)| Jitter::new(from, to));
+fn pace(
+    politeness: &Politeness<'_>,
+    kind: Kind,
+    limits: Limits,
+    spacing: Option<Duration>,
+) -> Pace {
+    let jitter = politeness
+        .jitter()
+        .map_or(Jitter::NONE, |(from, to)| Jitter::new(from, to));
     let bytes = politeness.bytes_per_second();
     match kind {
         Kind::Navigation => {
             let pages = scheduled(politeness.pages(), limits);
-            let rate = pages.rate.map(|(count, per)| Rate::new(count, per, pages.burst));
+            let rate = pages
+                .rate
+                .map(|(count, per)| Rate::new(count, per, pages.burst));
             let (delay, concurrency) = (pages.delay.min(LONGEST), pages.concurrency);
-            let adaptive = politeness.adaptive().map(|(factor, min, max)| Adaptive::new(factor, min, max));
-            Pace { delay, jitter, rate, concurrency, adaptive, bytes }.at_least(spacing)
+            let adaptive = politeness
+                .adaptive()
+                .map(|(factor, min, max)| Adaptive::new(factor, min, max));
+            Pace {
+                delay,
+                jitter,
+                rate,
+                concurrency,
+                adaptive,
+                bytes,
+            }
+            .at_least(spacing)
         }
         Kind::Embed => {
             let embeds = politeness.embeds();
             let (delay, concurrency) = (embeds.delay.min(LONGEST), embeds.concurrency);
-            Pace { delay, jitter, concurrency, bytes, ..Pace::FREE }
+            Pace {
+                delay,
+                jitter,
+                concurrency,
+                bytes,
+                ..Pace::FREE
+            }
         }
     }
 }
@@ -258,15 +341,27 @@ fn of_address(limits: PerAddress, kind: Kind) -> Pace {
         Kind::Navigation => limits.delay.min(LONGEST),
         Kind::Embed => Duration::ZERO,
     };
-    Pace { delay, concurrency: limits.concurrency, ..Pace::FREE }
+    Pace {
+        delay,
+        concurrency: limits.concurrency,
+        ..Pace::FREE
+    }
 }
 
 /// `Crawl-Max-Wait` shortens what the policy or the profile allows; for crawlers that may, it lengthens it up to a limit.
 fn patience(max_hold: Duration, asked: &Asked, longest: Duration) -> Duration {
-    let most = if asked.crawler.may(May::Wait) { max_hold.max(longest) } else { max_hold };
+    let most = if asked.crawler.may(May::Wait) {
+        max_hold.max(longest)
+    } else {
+        max_hold
+    };
     asked.max_wait.unwrap_or(max_hold).min(most).min(LONGEST)
 }
 
 fn refusal(away: SentAway, keep: Keep) -> Refusal {
-    Refusal { retry_after: Some(away.retry_after), keep, ..Refusal::new(away.reason, Stage::Pace) }
+    Refusal {
+        retry_after: Some(away.retry_after),
+        keep,
+        ..Refusal::new(away.reason, Stage::Pace)
+    }
 }

@@ -29,8 +29,14 @@ use super::learn::Learning;
 use super::ledger::{Conditions, Recalled, blaming, key_of};
 
 /// What a request must have none of to be asked with the proxy's own conditions.
-const CONDITIONS: [HeaderName; 6] =
-    [IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE];
+const CONDITIONS: [HeaderName; 6] = [
+    IF_NONE_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_MATCH,
+    IF_UNMODIFIED_SINCE,
+    IF_RANGE,
+    RANGE,
+];
 
 /// Whether a method fetches a document, or asks about one: others are no recrawl.
 pub(super) fn refetches(method: &Method) -> bool {
@@ -41,15 +47,26 @@ pub(super) fn refetches(method: &Method) -> bool {
 /// refused: under `unmodified: reject`, to a GET that asks for no part and has no conditions of its own.
 pub fn add_conditions<C>(judged: &mut Judged<C>, headers: &mut HeaderMap) {
     let (policy, trail) = (&judged.snapshot.policy, &judged.trail);
-    let Some(recalled) = &mut judged.recalled else { return };
-    let Some(record) = recalled.record.as_ref().filter(|record| is_had(record)) else { return };
-    let asks = judged.asked.method == Method::GET && checks::of(policy, trail, UNMODIFIED) == Check::Reject;
+    let Some(recalled) = &mut judged.recalled else {
+        return;
+    };
+    let Some(record) = recalled.record.as_ref().filter(|record| is_had(record)) else {
+        return;
+    };
+    let asks = judged.asked.method == Method::GET
+        && checks::of(policy, trail, UNMODIFIED) == Check::Reject;
     if !asks || CONDITIONS.iter().any(|name| headers.contains_key(name)) {
         return;
     }
-    let Validators { etag, last_modified } = &record.validators;
+    let Validators {
+        etag,
+        last_modified,
+    } = &record.validators;
     for (name, value) in [(IF_NONE_MATCH, etag), (IF_MODIFIED_SINCE, last_modified)] {
-        if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        if let Some(value) = value
+            .as_deref()
+            .and_then(|value| HeaderValue::from_str(value).ok())
+        {
             headers.insert(name, value);
             recalled.conditions = Conditions::Ours;
         }
@@ -68,15 +85,27 @@ pub(in crate::gate) fn asked_for<C>(judged: &Judged<C>, client: Conditional) -> 
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(in crate::gate) fn judge<C>(judged: &Judged<C>, head: &Parts) -> Result<Vec<HeaderValue>, Box<Refusal>> {
+pub(in crate::gate) fn judge<C>(
+    judged: &Judged<C>,
+    head: &Parts,
+) -> Result<Vec<HeaderValue>, Box<Refusal>> {
     let mut tags = vec![];
-    let Some(recalled) = &judged.recalled else { return Ok(tags) };
-    let received =
-        |refusal: Refusal| Box::new(Refusal { received_status: Some(head.status.as_u16()), ..refusal });
+    let Some(recalled) = &judged.recalled else {
+        return Ok(tags);
+    };
+    let received = |refusal: Refusal| {
+        Box::new(Refusal {
+            received_status: Some(head.status.as_u16()),
+            ..refusal
+        })
+    };
     if head.status == StatusCode::NOT_MODIFIED && recalled.conditions == Conditions::Ours {
         return Err(received(unmodified(judged, Stage::Response)));
     }
-    if !judged.policy().compares() || head.status != StatusCode::OK || !refetches(&judged.asked.method) {
+    if !judged.policy().compares()
+        || head.status != StatusCode::OK
+        || !refetches(&judged.asked.method)
+    {
         return Ok(tags);
     }
     let check = |slot| checks::of(judged.policy(), &judged.trail, slot);
@@ -87,7 +116,11 @@ pub(in crate::gate) fn judge<C>(judged: &Judged<C>, head: &Parts) -> Result<Vec<
         }
         tags.push(HeaderValue::from_static("unmodified"));
     }
-    let tag = if found(DUPLICATE) { strong_etag(&head.headers) } else { None };
+    let tag = if found(DUPLICATE) {
+        strong_etag(&head.headers)
+    } else {
+        None
+    };
     if let Some(other) = tag.and_then(|tag| twin(judged, recalled, tag)) {
         if check(DUPLICATE) == Check::Reject {
             return Err(received(duplicate(judged, Stage::Response)));
@@ -134,8 +167,12 @@ pub(in crate::gate) fn judge_content<C>(
     hash: &ContentHash,
 ) -> Result<(), Box<Refusal>> {
     let rejects = |slot| checks::of(judged.policy(), &judged.trail, slot) == Check::Reject;
-    let received =
-        |refusal: Refusal| Box::new(Refusal { received_status: Some(head.status.as_u16()), ..refusal });
+    let received = |refusal: Refusal| {
+        Box::new(Refusal {
+            received_status: Some(head.status.as_u16()),
+            ..refusal
+        })
+    };
     if rejects(UNMODIFIED) && learning.unmodified_by_content(hash) {
         return Err(received(unmodified(judged, Stage::Document)));
     }
@@ -148,7 +185,9 @@ pub(in crate::gate) fn judge_content<C>(
 impl Recalled {
     /// Whether these are the validators of the document that was delivered last.
     fn has(&self, validators: &Validators) -> bool {
-        self.record.as_ref().is_some_and(|record| is_had(record) && same_version(record, validators))
+        self.record
+            .as_ref()
+            .is_some_and(|record| is_had(record) && same_version(record, validators))
     }
 }
 
@@ -171,8 +210,16 @@ pub(in crate::gate) fn duplicate_tag(of: &str) -> Option<HeaderValue> {
 
 /// By what a later answer is told to be the same.
 pub(super) fn validators(headers: &HeaderMap) -> Validators {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(Arc::from);
-    Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+            .map(Arc::from)
+    };
+    Validators {
+        etag: text(ETAG),
+        last_modified: text(LAST_MODIFIED),
+    }
 }
 
 /// An entity tag that two documents share only if they are the same, byte for byte (RFC 9110 section 8.8.3).
@@ -189,7 +236,10 @@ fn twin<C>(judged: &Judged<C>, recalled: &Recalled, tag: &str) -> Option<Box<str
     let target = UrlTarget::parse(&other).ok()?;
     let other_key = key_of(judged.policy(), &judged.trail, &asked.crawler, &target);
     let stands = |record: &Record| record.validators.etag.as_deref() == Some(tag) && stands(record);
-    let record = recalled.ledger.look_up(other_key).filter(|_| other_key != recalled.key)?;
+    let record = recalled
+        .ledger
+        .look_up(other_key)
+        .filter(|_| other_key != recalled.key)?;
     stands(&record).then(|| Box::from(&*other))
 }
 

@@ -32,13 +32,17 @@ pub(in crate::gate) fn of<C>(judged: &Judged<C>, head: &Parts) -> Leads {
     }
     let location = head.headers.get(LOCATION);
     // Of bytes that are no UTF-8, clients make different URLs.
-    let Some(location) = location.and_then(|location| std::str::from_utf8(location.as_bytes()).ok()) else {
+    let Some(location) =
+        location.and_then(|location| std::str::from_utf8(location.as_bytes()).ok())
+    else {
         return Leads::Nowhere;
     };
     match judged.asked.target.join(location.trim()) {
         Ok(target) => Leads::To(target),
         // It is a URL: of a scheme that has no hosts.
-        Err(TargetError::Scheme(_) | TargetError::NotAbsolute) => Leads::Outside(Reason::SchemeDenied),
+        Err(TargetError::Scheme(_) | TargetError::NotAbsolute) => {
+            Leads::Outside(Reason::SchemeDenied)
+        }
         Err(TargetError::Userinfo) => Leads::Outside(Reason::BadRequest),
         Err(
             TargetError::Fragment
@@ -80,7 +84,12 @@ fn of_target<C>(judged: &Judged<C>, status: StatusCode, target: &UrlTarget) -> O
     }
     let (subject, in_ledger) = (Subject::Url(target), InLedger::No);
     let method = followed_with(&judged.asked.method, status).as_str();
-    let (trail, decision) = policy.request(&Facts { subject, method, in_ledger, ..judged.asked.facts() });
+    let (trail, decision) = policy.request(&Facts {
+        subject,
+        method,
+        in_ledger,
+        ..judged.asked.facts()
+    });
     let Refusal { rule, reason, .. } = Refusal::by_policy(policy, &trail, &decision)?;
     let rule = rule.map_or(String::new(), |rule| format!("; rule={rule}"));
     Some(format!("reject{rule}; reason={}", reason.as_str()))

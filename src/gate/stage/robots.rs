@@ -51,7 +51,11 @@ pub(in crate::gate) struct Going {
 
 impl Going {
     /// Whether something newer is known by now: a request that had to wait is judged by that.
-    pub(in crate::gate) fn is_outdated<C, R: RobotsFiles>(&self, judged: &Judged<C>, robots: &R) -> bool {
+    pub(in crate::gate) fn is_outdated<C, R: RobotsFiles>(
+        &self,
+        judged: &Judged<C>,
+        robots: &R,
+    ) -> bool {
         let Some(by) = &self.by else { return false };
         match robots.known(&judged.asked.target, judged.verify()) {
             Some(Found::Fresh(known) | Found::Past(known)) => known.is_newer_than(by),
@@ -96,7 +100,9 @@ async fn ask<C, R: RobotsFiles>(
     let known = match robots.known(target, verify) {
         Some(Found::Fresh(known)) => known,
         Some(Found::Past(known)) if matches!(in_force(&known, minds), InForce::Known(_)) => {
-            robots.renew(target, verify, || renewal(judged, agent, hold, in_force(&known, minds)));
+            robots.renew(target, verify, || {
+                renewal(judged, agent, hold, in_force(&known, minds))
+            });
             known
         }
         Some(Found::Past(_)) | None => {
@@ -107,7 +113,12 @@ async fn ask<C, R: RobotsFiles>(
         }
     };
     let standing = in_force(&known, minds);
-    let refusal = |refusal: Refusal| Box::new(Refusal { keep: judged.keep(Stage::Robots), ..refusal });
+    let refusal = |refusal: Refusal| {
+        Box::new(Refusal {
+            keep: judged.keep(Stage::Robots),
+            ..refusal
+        })
+    };
     if judged.asked.reads_robots_txt() {
         return match standing {
             InForce::Unknown | InForce::Unasked => Err(refusal(failure(&known))),
@@ -115,7 +126,10 @@ async fn ask<C, R: RobotsFiles>(
         };
     }
     match standing {
-        InForce::Unasked => Ok(Ruled::Go(Going { spacing: None, by: Some(known) })),
+        InForce::Unasked => Ok(Ruled::Go(Going {
+            spacing: None,
+            by: Some(known),
+        })),
         InForce::Unknown => Err(refusal(unreachable(&known))),
         InForce::Known(holding) => {
             ruled(holding, agent, target.path_and_query()).map_err(refusal)?;
@@ -123,7 +137,10 @@ async fn ask<C, R: RobotsFiles>(
             usage::obey(&option, &stated).map_err(refusal)?;
             heard.usage = stated.into_iter().map(Said::from).collect();
             let spacing = spacing(holding, agent, judged, hold);
-            Ok(Ruled::Go(Going { spacing, by: Some(known) }))
+            Ok(Ruled::Go(Going {
+                spacing,
+                by: Some(known),
+            }))
         }
     }
 }
@@ -163,7 +180,9 @@ fn in_force(known: &Known, on_unreachable: OnUnreachable) -> InForce<'_> {
 }
 
 fn ruled(known: &Known, agent: &str, url: &str) -> Result<(), Refusal> {
-    let Some(rules) = known.rules() else { return Ok(()) };
+    let Some(rules) = known.rules() else {
+        return Ok(());
+    };
     let ruling = rules.ruling(agent, url);
     match ruling.access {
         Access::Disallow => Err(disallowed(&ruling)),
@@ -186,7 +205,9 @@ fn spacing<C>(known: &Known, agent: &str, judged: &Judged<C>, hold: &Hold) -> Op
 fn asked_for<C>(known: &Known, agent: &str, judged: &Judged<C>, hold: &Hold) -> Option<Duration> {
     let rules = known.rules()?;
     let obeys = |_: &Duration| Politeness::of(judged.policy(), &judged.trail).obeys_request_rate();
-    let by_rate = rules.request_rate(agent, || since_1970(hold.wall())).filter(obeys);
+    let by_rate = rules
+        .request_rate(agent, || since_1970(hold.wall()))
+        .filter(obeys);
     rules.crawl_delay(agent).max(by_rate)
 }
 
@@ -204,15 +225,29 @@ pub(super) fn agent<'a>(option: Option<&'a str>, asked: &'a Asked) -> &'a str {
 /// What the file in force asks for is for the proxy's own requests too.
 fn renewal<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>, standing: InForce<'_>) -> Errand {
     let spacing = match standing {
-        InForce::Known(known) => asked_for(known, agent, judged, hold).map(|asked| capped(asked, judged)),
+        InForce::Known(known) => {
+            asked_for(known, agent, judged, hold).map(|asked| capped(asked, judged))
+        }
         InForce::Unknown | InForce::Unasked => None,
     };
     errand(judged, agent, hold, spacing)
 }
 
-fn errand<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>, spacing: Option<Duration>) -> Errand {
-    let ((pacing, order), crawler) = (pace::of_pages(judged, hold, spacing), judged.asked.crawler.clone());
-    let Pacing { key, pace, per_address } = pacing;
+fn errand<C>(
+    judged: &Judged<C>,
+    agent: &str,
+    hold: &Arc<Hold>,
+    spacing: Option<Duration>,
+) -> Errand {
+    let ((pacing, order), crawler) = (
+        pace::of_pages(judged, hold, spacing),
+        judged.asked.crawler.clone(),
+    );
+    let Pacing {
+        key,
+        pace,
+        per_address,
+    } = pacing;
     Errand {
         agent: agent.into(),
         crawler,
@@ -227,10 +262,18 @@ fn errand<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>, spacing: Option<
 
 fn disallowed(ruling: &Ruling<'_>) -> Refusal {
     let refusal = Refusal::new(Reason::RobotsTxt, Stage::Robots);
-    let Some(cause) = &ruling.cause else { return refusal };
+    let Some(cause) = &ruling.cause else {
+        return refusal;
+    };
     let group = ruling.group.as_deref().unwrap_or_default();
-    let detail = format!("line {} of the host's robots.txt, for {group:?}, is {:?}", cause.line, cause.rule);
-    Refusal { robots_line: Some(cause.line), ..refusal.with_detail(detail) }
+    let detail = format!(
+        "line {} of the host's robots.txt, for {group:?}, is {:?}",
+        cause.line, cause.rule
+    );
+    Refusal {
+        robots_line: Some(cause.line),
+        ..refusal.with_detail(detail)
+    }
 }
 
 /// The file cannot be had, so nothing may be fetched; a host that refuses connections, or that TLS fails with, says so
@@ -243,8 +286,14 @@ fn unreachable(known: &Known) -> Refusal {
         return Refusal::new(Reason::UpstreamTls, Stage::Robots).with_fault(fault);
     }
     let retry_after = Some(known.holds_for.max(SOON));
-    let why = format!("the host's robots.txt cannot be had: {}", known.ending.as_str());
-    Refusal { retry_after, ..Refusal::new(Reason::RobotsUnreachable, Stage::Robots).with_detail(why) }
+    let why = format!(
+        "the host's robots.txt cannot be had: {}",
+        known.ending.as_str()
+    );
+    Refusal {
+        retry_after,
+        ..Refusal::new(Reason::RobotsUnreachable, Stage::Robots).with_detail(why)
+    }
 }
 
 /// The answer to a crawler that asks for a file which cannot be had: the origin's failure (decisions.md section 5).

@@ -14,7 +14,11 @@ use super::ledger::{self, Past};
 /// Judges a request by its URL, method and crawler, and by what is remembered of it if the policy asks for that. Where the
 /// policy fetches another URL in the place of one that it admits, that is judged in its turn, and not rewritten again
 /// (policy.md section 5).
-pub(in crate::gate) fn judge<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Judged<C> {
+pub(in crate::gate) fn judge<C>(
+    asked: Asked,
+    snapshot: Arc<Snapshot<C>>,
+    past: Past<'_>,
+) -> Judged<C> {
     let year = snapshot.asks_year().then(|| year(past.hold.wall()));
     let judged = judge_one(asked.anew(year), snapshot, past);
     match rewritten(&judged) {
@@ -39,8 +43,18 @@ fn judge_one<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Jud
     let beside = Beside::of_request(&asked, &snapshot);
     let (usage, recalled, tags) = (Box::default(), None, None);
     let (found_in, fetched_in) = (None, None);
-    let mut judged =
-        Judged { asked, snapshot, trail, decision, beside, usage, recalled, tags, found_in, fetched_in };
+    let mut judged = Judged {
+        asked,
+        snapshot,
+        trail,
+        decision,
+        beside,
+        usage,
+        recalled,
+        tags,
+        found_in,
+        fetched_in,
+    };
     if let Some(kept) = past.ledger
         && judged.snapshot.remembers
         && !judged.asked.reads_robots_txt()
@@ -74,7 +88,14 @@ pub(in crate::gate) fn robots_txt<C>(judged: &Judged<C>) -> RobotsTxt {
         return RobotsTxt::NotAsked;
     }
     let host = judged.asked.target.host_target();
-    let facts = Facts { crawler: judged.asked.crawler.as_str(), ..Facts::of_tunnel(&host) };
+    let facts = Facts {
+        crawler: judged.asked.crawler.as_str(),
+        ..Facts::of_tunnel(&host)
+    };
     let (_, decision) = judged.policy().decide(&facts);
-    if decision.rejects() { RobotsTxt::HostRefused } else { RobotsTxt::Exempt }
+    if decision.rejects() {
+        RobotsTxt::HostRefused
+    } else {
+        RobotsTxt::Exempt
+    }
 }

@@ -77,14 +77,21 @@ impl<'a> Subject<'a> {
     fn rules(&self) -> Vec<&'a str> {
         let cause = self.cause.filter(|cause| !self.matched.contains(cause));
         let rules = self.matched.iter().copied().chain(cause);
-        rules.filter_map(|rule| self.policy.rule(rule)).map(|rule| rule.id.as_str()).collect()
+        rules
+            .filter_map(|rule| self.policy.rule(rule))
+            .map(|rule| rule.id.as_str())
+            .collect()
     }
 
     fn covers<'r>(&self, rules: &'r [&'r str]) -> Covers<'r>
     where
         'a: 'r,
     {
-        Covers { host: self.host, crawler: Some(self.crawler.as_str()), rules }
+        Covers {
+            host: self.host,
+            crawler: Some(self.crawler.as_str()),
+            rules,
+        }
     }
 }
 
@@ -100,8 +107,18 @@ pub(in crate::gate) async fn outlast<'s>(
     }
     let subject = subject();
     let rules = subject.rules();
-    let Subject { crawler, what, overflow, .. } = subject;
-    let one = Stoppable { covers: subject.covers(&rules), crawler, what, overflow };
+    let Subject {
+        crawler,
+        what,
+        overflow,
+        ..
+    } = subject;
+    let one = Stoppable {
+        covers: subject.covers(&rules),
+        crawler,
+        what,
+        overflow,
+    };
     // Boxed, so that those that nothing stops are not as big as those that wait.
     let outlasted = Box::pin(hold.outlast(&one, arrival, patience())).await;
     outlasted.map_err(|turned| Box::new(refusal(turned, subject.keep)))
@@ -121,7 +138,13 @@ pub(in crate::gate) async fn before_robots<C, R: RobotsFiles>(
     let politeness = Politeness::of(judged.policy(), &judged.trail);
     let patience = || pace::longest_wait(&politeness, &judged.asked, waits);
     // Boxed, as there.
-    Box::pin(outlast(|| Subject::request(judged), waits.hold, arrival, patience)).await
+    Box::pin(outlast(
+        || Subject::request(judged),
+        waits.hold,
+        arrival,
+        patience,
+    ))
+    .await
 }
 
 /// Waits until a robots.txt may be asked of its host: the file serves all crawlers, so a stop of one does not keep it
@@ -135,18 +158,35 @@ pub(in crate::gate) async fn outlast_host(
     if stops.is_clear() {
         return Some(patience);
     }
-    let covers = Covers { host, crawler: None, rules: &[] };
-    stops.outlast_for(&covers, &errand.crawler, patience).await.ok()
+    let covers = Covers {
+        host,
+        crawler: None,
+        rules: &[],
+    };
+    stops
+        .outlast_for(&covers, &errand.crawler, patience)
+        .await
+        .ok()
 }
 
 /// Whether a host is stopped now.
 pub(in crate::gate) fn covers_host(host: &str, errand: &Errand) -> bool {
     let stops = errand.hold.stops();
-    !stops.is_clear() && stops.covering(&Covers { host, crawler: None, rules: &[] }).is_some()
+    !stops.is_clear()
+        && stops
+            .covering(&Covers {
+                host,
+                crawler: None,
+                rules: &[],
+            })
+            .is_some()
 }
 
 /// The refusal of what a stop covers now: it was given while this waited for its turn, or while this was open.
-pub(in crate::gate) fn standing<'s>(subject: impl Fn() -> Subject<'s>, hold: &Hold) -> Option<Refusal> {
+pub(in crate::gate) fn standing<'s>(
+    subject: impl Fn() -> Subject<'s>,
+    hold: &Hold,
+) -> Option<Refusal> {
     if hold.stops().is_clear() {
         return None;
     }
@@ -160,26 +200,42 @@ fn refusal(turned: Turned, keep: Keep) -> Refusal {
     match turned {
         Turned::Stopped { stop, left } => {
             let retry_after = Some(retry_after(left));
-            let refusal = Refusal { retry_after, keep, ..Refusal::new(Reason::Stopped, Stage::Pace) };
+            let refusal = Refusal {
+                retry_after,
+                keep,
+                ..Refusal::new(Reason::Stopped, Stage::Pace)
+            };
             refusal.with_detail(words(&stop))
         }
         Turned::ShuttingDown => {
             let refusal = Refusal::new(Reason::ShuttingDown, Stage::Pace);
-            Refusal { retry_after: Some(RESTART), keep, ..refusal }
+            Refusal {
+                retry_after: Some(RESTART),
+                keep,
+                ..refusal
+            }
         }
     }
 }
 
 /// Whole seconds, rounded up.
 fn retry_after(left: Option<Duration>) -> Duration {
-    let up = |left: Duration| Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
-    left.map_or(SOMETIME, up).clamp(Duration::from_secs(1), LONGEST)
+    let up =
+        |left: Duration| Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
+    left.map_or(SOMETIME, up)
+        .clamp(Duration::from_secs(1), LONGEST)
 }
 
 /// `host:a.example is stopped until 2026-01-01T01:00:00.000Z: too fast`.
 fn words(stop: &Stop) -> String {
-    let until = stop.until.map_or(String::new(), |until| format!(" until {}", Rfc3339(wall_time(until))));
-    format!("{} is stopped{until}: {}", stop.target, stop.reason.as_str())
+    let until = stop.until.map_or(String::new(), |until| {
+        format!(" until {}", Rfc3339(wall_time(until)))
+    });
+    format!(
+        "{} is stopped{until}: {}",
+        stop.target,
+        stop.reason.as_str()
+    )
 }
 
 #[cfg(test)]

@@ -24,8 +24,17 @@ pub(in crate::gate) struct Said {
 
 impl From<Stated<'_>> for Said {
     fn from(stated: Stated<'_>) -> Self {
-        let Stated { purpose, preference, line, rule } = stated;
-        Self { fact: (purpose, preference), line, rule: rule.into() }
+        let Stated {
+            purpose,
+            preference,
+            line,
+            rule,
+        } = stated;
+        Self {
+            fact: (purpose, preference),
+            line,
+            rule: rule.into(),
+        }
     }
 }
 
@@ -41,10 +50,20 @@ pub(super) fn stated<'k, C>(judged: &Judged<C>, known: &'k Known, agent: &str) -
 /// Refuses what is asked for a use that the file denies.
 pub(super) fn obey(option: &RobotsOption<'_>, stated: &[Stated<'_>]) -> Result<(), Refusal> {
     let declared = |stated: &&Stated<'_>| option.uses().any(|name| *name == *stated.purpose);
-    let mut denied = stated.iter().filter(|stated| stated.preference == Preference::Deny);
-    let refused =
-        |s: &Stated<'_>| told(Refusal::new(Reason::Usage, Stage::Robots), &s.purpose, s.line, &s.rule);
-    denied.find(declared).map_or(Ok(()), |stated| Err(refused(stated)))
+    let mut denied = stated
+        .iter()
+        .filter(|stated| stated.preference == Preference::Deny);
+    let refused = |s: &Stated<'_>| {
+        told(
+            Refusal::new(Reason::Usage, Stage::Robots),
+            &s.purpose,
+            s.line,
+            &s.rule,
+        )
+    };
+    denied
+        .find(declared)
+        .map_or(Ok(()), |stated| Err(refused(stated)))
 }
 
 /// Says who denies the use that the policy refuses the answer for: a rule on answers may have declared one that robots.txt
@@ -55,7 +74,10 @@ pub(super) fn source_told<C>(judged: &Judged<C>, refusal: Refusal) -> Refusal {
     }
     let option = RobotsOption::of(judged.policy(), &judged.trail);
     let declared = |said: &&Said| option.uses().any(|name| *name == *said.fact.0);
-    let mut denied = judged.usage.iter().filter(|said| said.fact.1 == Preference::Deny);
+    let mut denied = judged
+        .usage
+        .iter()
+        .filter(|said| said.fact.1 == Preference::Deny);
     match denied.find(declared) {
         Some(said) => told(refusal, &said.fact.0, said.line, &said.rule),
         None => refusal.with_detail(BY_THE_ANSWER),
@@ -63,6 +85,10 @@ pub(super) fn source_told<C>(judged: &Judged<C>, refusal: Refusal) -> Refusal {
 }
 
 fn told(refusal: Refusal, purpose: &str, line: u32, rule: &str) -> Refusal {
-    let detail = format!("line {line} of the host's robots.txt denies the use {purpose}: it is {rule:?}");
-    Refusal { robots_line: Some(line), ..refusal.with_detail(detail) }
+    let detail =
+        format!("line {line} of the host's robots.txt denies the use {purpose}: it is {rule:?}");
+    Refusal {
+        robots_line: Some(line),
+        ..refusal.with_detail(detail)
+    }
 }

@@ -56,21 +56,35 @@ pub(super) enum Change {
 /// What a look of the sweep would change of a record.
 pub(super) fn change(record: &Record, seen: &Seen) -> Change {
     // Errors have no part in what a sweep sees.
-    let noted = transition::note(Some(record), seen.clone(), Tolerance { temporary_errors: 0 });
+    let noted = transition::note(
+        Some(record),
+        seen.clone(),
+        Tolerance {
+            temporary_errors: 0,
+        },
+    );
     let code = match &noted.kept {
         Kept::Changed(changed) => changed.code,
         Kept::Same | Kept::Forgotten => record.code,
     };
-    if noted.owed.is_some() || code != record.code { Change::Some } else { Change::None }
+    if noted.owed.is_some() || code != record.code {
+        Change::Some
+    } else {
+        Change::None
+    }
 }
 
 /// Judges a URL for its crawler. A record of a URL that was never admitted is excluded from nothing.
 pub(super) fn found(policy: &Policy, record: &Record) -> Found {
-    let Ok(target) = UrlTarget::parse(&record.url) else { return Found::Allowed };
+    let Ok(target) = UrlTarget::parse(&record.url) else {
+        return Found::Allowed;
+    };
     if !record.is_known() {
         return Found::Allowed;
     }
-    let address = record.address.map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
+    let address = record
+        .address
+        .map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
     let facts = Facts {
         crawler: &record.crawler,
         depth: record.depth.map(u64::from),
@@ -83,7 +97,14 @@ pub(super) fn found(policy: &Policy, record: &Record) -> Found {
         decision = policy.stage(&mut trail, PolicyStage::Destination, &facts);
     }
     let exclusion = policy.exclusion(&trail, &decision, &facts);
-    let refusal = Refusal::by_policy(policy, &trail, &Decision { exclusion, ..decision });
+    let refusal = Refusal::by_policy(
+        policy,
+        &trail,
+        &Decision {
+            exclusion,
+            ..decision
+        },
+    );
     let excluded = refusal.and_then(|refusal| {
         Some(Excluded {
             code: exclusion?.code.number(),
@@ -97,7 +118,9 @@ pub(super) fn found(policy: &Policy, record: &Record) -> Found {
 /// What the ledger is told of it.
 pub(super) fn seen(policy: &Policy, record: &Record, found: &Found, at: At) -> Seen {
     let spaces = policy.spaces();
-    let space = spaces.of(&record.crawler).and_then(|space| spaces.get(space));
+    let space = spaces
+        .of(&record.crawler)
+        .and_then(|space| spaces.get(space));
     let (what, rule) = match found {
         Found::Allowed => (What::Allowed, None),
         Found::Excluded(excluded) => {

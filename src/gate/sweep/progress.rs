@@ -116,7 +116,11 @@ impl Progress {
             (Found::Allowed, _) => self.allowed += 1,
             (Found::Excluded(_), Change::None) => self.unchanged += 1,
             (Found::Excluded(excluded), Change::Some) => {
-                let count = if excluded.leaves() { &mut self.removed } else { &mut self.moved };
+                let count = if excluded.leaves() {
+                    &mut self.removed
+                } else {
+                    &mut self.moved
+                };
                 *count += 1;
                 if self.how == How::DryRun && self.gaps.len() < GAPS {
                     self.gaps.push(Gap {
@@ -158,7 +162,11 @@ pub(super) fn begin(ledger: &Ledger, revision: &str) {
 pub(super) fn kept(ledger: &Ledger) -> Option<Progress> {
     let form = Form::decode(&*ledger.kept(NAME)?).ok()?;
     Some(Progress {
-        state: if form.done { State::Done } else { State::Running },
+        state: if form.done {
+            State::Done
+        } else {
+            State::Running
+        },
         looked_at: form.looked_at,
         removed: form.removed,
         moved: form.moved,

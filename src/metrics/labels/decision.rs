@@ -16,7 +16,11 @@ pub(in crate::metrics) fn reason_label(reason: Option<Reason>) -> &'static str {
 }
 
 /// The place of a decision in a crawler's table of decision counters.
-pub(in crate::metrics) fn decision_slot(stage: Stage, verdict: Verdict, reason: Option<Reason>) -> usize {
+pub(in crate::metrics) fn decision_slot(
+    stage: Stage,
+    verdict: Verdict,
+    reason: Option<Reason>,
+) -> usize {
     let reason = reason.map_or(Reason::ALL.len(), Reason::index);
     (stage as usize * Verdict::ALL.len() + verdict as usize) * REASON_SLOTS + reason
 }
@@ -30,13 +34,17 @@ pub(in crate::metrics) fn decision_of(place: usize) -> Option<(Stage, Verdict, O
 }
 
 /// The number of places in that table.
-pub(in crate::metrics) const DECISION_SLOTS: usize = Stage::ALL.len() * Verdict::ALL.len() * REASON_SLOTS;
+pub(in crate::metrics) const DECISION_SLOTS: usize =
+    Stage::ALL.len() * Verdict::ALL.len() * REASON_SLOTS;
 
 /// The decisions that can occur, and so are shown as 0 until they do.
-pub(in crate::metrics) fn decisions_that_occur() -> impl Iterator<Item = (Stage, Verdict, Option<Reason>)> {
-    let rejects = Reason::ALL
-        .into_iter()
-        .flat_map(|reason| stages_of(reason).iter().map(move |s| (*s, Verdict::Reject, Some(reason))));
+pub(in crate::metrics) fn decisions_that_occur()
+-> impl Iterator<Item = (Stage, Verdict, Option<Reason>)> {
+    let rejects = Reason::ALL.into_iter().flat_map(|reason| {
+        stages_of(reason)
+            .iter()
+            .map(move |s| (*s, Verdict::Reject, Some(reason)))
+    });
     let causes = [Some(Reason::Rule), Some(Reason::Default)];
     let allows = [Stage::Destination, Stage::Upstream, Stage::Response]
         .into_iter()
@@ -50,9 +58,12 @@ pub(in crate::metrics) fn decisions_that_occur() -> impl Iterator<Item = (Stage,
 /// The stages at which a reason can end a request; others are counted too, but not shown before they occur.
 fn stages_of(reason: Reason) -> &'static [Stage] {
     match reason {
-        Reason::Rule | Reason::Default => {
-            &[Stage::Request, Stage::Destination, Stage::Response, Stage::Document]
-        }
+        Reason::Rule | Reason::Default => &[
+            Stage::Request,
+            Stage::Destination,
+            Stage::Response,
+            Stage::Document,
+        ],
         Reason::TooDeep | Reason::Trap | Reason::Budget => &[Stage::Request],
         Reason::Premature => &[Stage::Ledger],
         Reason::Unmodified | Reason::Duplicate => &[Stage::Response, Stage::Document],
@@ -108,13 +119,19 @@ mod tests {
                 }
             }
         }
-        assert_eq!((places.len(), places.last()), (DECISION_SLOTS, Some(&(DECISION_SLOTS - 1))));
+        assert_eq!(
+            (places.len(), places.last()),
+            (DECISION_SLOTS, Some(&(DECISION_SLOTS - 1)))
+        );
     }
 
     #[test]
     fn every_reason_can_occur_somewhere() {
         for reason in Reason::ALL {
-            assert!(decisions_that_occur().any(|(_, _, r)| r == Some(reason)), "{reason:?}");
+            assert!(
+                decisions_that_occur().any(|(_, _, r)| r == Some(reason)),
+                "{reason:?}"
+            );
         }
     }
 }

@@ -5,34 +5,42 @@ use http::Method;
 use super::{OTHER, Source};
 
 /// The methods that are counted by name (RFC 9110 section 9.3, RFC 5789).
-pub(in crate::metrics) const METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", OTHER];
+pub(in crate::metrics) const METHODS: [&str; 10] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", OTHER,
+];
 
 /// The place of a method in [`METHODS`].
 pub(in crate::metrics) fn method_slot(method: &Method) -> usize {
-    METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1)
+    METHODS
+        .iter()
+        .position(|name| *name == method.as_str())
+        .unwrap_or(METHODS.len() - 1)
 }
 
 /// The registered final statuses (IANA, "HTTP Status Code Registry"), in order.
 const CODES: [&str; 60] = [
-    "200", "201", "202", "203", "204", "205", "206", "207", "208", "226", "300", "301", "302", "303", "304",
-    "305", "307", "308", "400", "401", "402", "403", "404", "405", "406", "407", "408", "409", "410", "411",
-    "412", "413", "414", "415", "416", "417", "418", "421", "422", "423", "424", "425", "426", "428", "429",
-    "431", "451", "500", "501", "502", "503", "504", "505", "506", "507", "508", "510", "511", OTHER, "none",
+    "200", "201", "202", "203", "204", "205", "206", "207", "208", "226", "300", "301", "302",
+    "303", "304", "305", "307", "308", "400", "401", "402", "403", "404", "405", "406", "407",
+    "408", "409", "410", "411", "412", "413", "414", "415", "416", "417", "418", "421", "422",
+    "423", "424", "425", "426", "428", "429", "431", "451", "500", "501", "502", "503", "504",
+    "505", "506", "507", "508", "510", "511", OTHER, "none",
 ];
 const CODE_OTHER: usize = CODES.len() - 2;
 const CODE_NONE: usize = CODES.len() - 1;
 
 /// The same as numbers, for the look-up.
 const NUMBERS: [u16; 58] = [
-    200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400, 401, 402,
-    403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424, 425,
-    426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
+    200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400,
+    401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421,
+    422, 423, 424, 425, 426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510,
+    511,
 ];
 
 /// The place of a sent status in the codes that are counted by number.
 pub(in crate::metrics) fn code_slot(status: Option<u16>) -> usize {
-    status.map_or(CODE_NONE, |status| NUMBERS.binary_search(&status).unwrap_or(CODE_OTHER))
+    status.map_or(CODE_NONE, |status| {
+        NUMBERS.binary_search(&status).unwrap_or(CODE_OTHER)
+    })
 }
 
 /// The place of a request in a crawler's table of request counters.
@@ -44,18 +52,27 @@ pub(in crate::metrics) fn request_slot(method: usize, code: usize, source: Sourc
 pub(in crate::metrics) const REQUEST_SLOTS: usize = METHODS.len() * CODES.len() * Source::ALL.len();
 
 /// The labels `method` and `code` of a place.
-pub(in crate::metrics) fn request_labels(method: usize, code: usize) -> (&'static str, &'static str) {
-    (METHODS.get(method).copied().unwrap_or(OTHER), CODES.get(code).copied().unwrap_or(OTHER))
+pub(in crate::metrics) fn request_labels(
+    method: usize,
+    code: usize,
+) -> (&'static str, &'static str) {
+    (
+        METHODS.get(method).copied().unwrap_or(OTHER),
+        CODES.get(code).copied().unwrap_or(OTHER),
+    )
 }
 
 /// The requests that are shown as 0 until they occur: a GET with each status that the proxy answers by itself, and
 /// with the everyday ones of origins. Origins may send any other; those appear when they do.
 pub(in crate::metrics) fn requests_that_occur() -> impl Iterator<Item = (u16, Source)> {
-    const OWN: [u16; 19] =
-        [200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503, 504];
+    const OWN: [u16; 19] = [
+        200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503,
+        504,
+    ];
     const EVERYDAY: [u16; 8] = [200, 301, 302, 304, 403, 404, 500, 503];
     let own = OWN.map(|code| (code, Source::Proxy));
-    own.into_iter().chain(EVERYDAY.map(|code| (code, Source::Origin)))
+    own.into_iter()
+        .chain(EVERYDAY.map(|code| (code, Source::Origin)))
 }
 
 #[cfg(test)]
@@ -73,7 +90,10 @@ mod tests {
                 }
             }
         }
-        assert_eq!((places.len(), places.last()), (REQUEST_SLOTS, Some(&(REQUEST_SLOTS - 1))));
+        assert_eq!(
+            (places.len(), places.last()),
+            (REQUEST_SLOTS, Some(&(REQUEST_SLOTS - 1)))
+        );
     }
 
     #[test]
@@ -82,7 +102,12 @@ mod tests {
             assert_eq!(CODES[place], number.to_string());
             assert_eq!(code_slot(Some(number)), place);
         }
-        for (status, label) in [(None, "none"), (Some(760), OTHER), (Some(299), OTHER), (Some(0), OTHER)] {
+        for (status, label) in [
+            (None, "none"),
+            (Some(760), OTHER),
+            (Some(299), OTHER),
+            (Some(0), OTHER),
+        ] {
             assert_eq!(CODES[code_slot(status)], label, "{status:?}");
         }
     }
@@ -90,6 +115,9 @@ mod tests {
     #[test]
     fn unknown_methods_are_other() {
         assert_eq!(METHODS[method_slot(&Method::HEAD)], "HEAD");
-        assert_eq!(METHODS[method_slot(&Method::from_bytes(b"BREW").unwrap())], OTHER);
+        assert_eq!(
+            METHODS[method_slot(&Method::from_bytes(b"BREW").unwrap())],
+            OTHER
+        );
     }
 }

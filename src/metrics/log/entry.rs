@@ -72,7 +72,10 @@ impl Field {
 
     /// The field with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(field, _)| field)
+        Self::ALL
+            .into_iter()
+            .find(|(_, known)| *known == name)
+            .map(|(field, _)| field)
     }
 }
 
@@ -138,7 +141,9 @@ impl<'l> Entry<'l> {
         reader.end()?;
         for (field, name) in [(Field::Ts, "ts"), (Field::Verdict, "verdict")] {
             if !matches!(entry.cell(field), Cell::Text(_)) {
-                return Err(serde_json::Error::custom(format!("no decision: it has no `{name}`")));
+                return Err(serde_json::Error::custom(format!(
+                    "no decision: it has no `{name}`"
+                )));
             }
         }
         Ok(entry)
@@ -296,12 +301,24 @@ mod tests {
         let line = r#"{"zzz":{"ts":[1]},"verdict":"allow","bytes":5,"url":"a\u001b","held_ms":1.500,"rule":null,
             "shadow":[{"rule":null,"policy":"p","verdict":"x"},{"rule":"r"}],"ts":"t"}"#;
         let entry = Entry::read(line.as_bytes(), all()).unwrap();
-        assert_eq!((entry.text(Field::Ts), entry.text(Field::Url)), ("t".into(), "a\u{1b}".into()));
-        assert_eq!((entry.cell(Field::Bytes).number(), entry.text(Field::HeldMs)), (Some(5.0), "1.5".into()));
+        assert_eq!(
+            (entry.text(Field::Ts), entry.text(Field::Url)),
+            ("t".into(), "a\u{1b}".into())
+        );
+        assert_eq!(
+            (entry.cell(Field::Bytes).number(), entry.text(Field::HeldMs)),
+            (Some(5.0), "1.5".into())
+        );
         assert_eq!(entry.cell(Field::Rule), &Cell::Null);
-        assert_eq!(entry.cell(Field::Shadow), &Cell::Many(vec!["p".into(), "r".into()]));
+        assert_eq!(
+            entry.cell(Field::Shadow),
+            &Cell::Many(vec!["p".into(), "r".into()])
+        );
         let few = Entry::read(line.as_bytes(), Wanted::of([Field::Bytes])).unwrap();
-        assert_eq!((few.cell(Field::Url), few.text(Field::Verdict)), (&Cell::Null, "allow".into()));
+        assert_eq!(
+            (few.cell(Field::Url), few.text(Field::Verdict)),
+            (&Cell::Null, "allow".into())
+        );
     }
 
     #[test]
@@ -319,7 +336,11 @@ mod tests {
             b"{\"ts\":\"t\",\"verdict\":\"a\x1bb\"}",
             b"1767225600.000      0 - TCP_MISS/200 0 GET http://a/ - HIER_NONE/- -",
         ] {
-            assert!(Entry::read(line, all()).is_err(), "{}", String::from_utf8_lossy(line));
+            assert!(
+                Entry::read(line, all()).is_err(),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
         let deep = "[".repeat(100_000);
         assert!(Entry::read(format!("{{\"zzz\":{deep}").as_bytes(), all()).is_err());

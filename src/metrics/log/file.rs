@@ -59,7 +59,10 @@ struct Identity {
 
 impl Identity {
     fn of(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
     }
 }
 
@@ -95,7 +98,17 @@ impl LogFile {
         let identity = Identity::of(&file.metadata()?);
         let place = place_at_end(&path);
         let (stuck, overdue) = (None, Overdue::default());
-        Ok(Self { path, rotate, file, identity, place, name: Name::Ours, clock, stuck, overdue })
+        Ok(Self {
+            path,
+            rotate,
+            file,
+            identity,
+            place,
+            name: Name::Ours,
+            clock,
+            stuck,
+            overdue,
+        })
     }
 
     /// What tells when its rotation fails.
@@ -146,7 +159,10 @@ impl LogFile {
         let opened = Self::open(self.path.clone(), self.rotate, self.clock.clone())?;
         let found = opened.file.metadata()?;
         self.overdue.set(None);
-        *self = Self { overdue: self.overdue(), ..opened };
+        *self = Self {
+            overdue: self.overdue(),
+            ..opened
+        };
         Ok(found.is_file().then_some(found.len()))
     }
 
@@ -165,7 +181,10 @@ impl LogFile {
     /// Rotates the file, unless that failed a moment ago: lines that can be written are not lost for its size.
     fn try_to_rotate(&mut self) -> Rotation {
         let now = self.clock.now();
-        if self.stuck.is_some_and(|failed| now.saturating_duration_since(failed) < AGAIN) {
+        if self
+            .stuck
+            .is_some_and(|failed| now.saturating_duration_since(failed) < AGAIN)
+        {
             return Rotation::Failed;
         }
         let Err(error) = self.rotate() else {
@@ -176,7 +195,9 @@ impl LogFile {
             return Rotation::Done;
         };
         if self.stuck.replace(now).is_none() {
-            tracing::warn!("decision log: {error}; its file grows, and it is tried again each minute");
+            tracing::warn!(
+                "decision log: {error}; its file grows, and it is tried again each minute"
+            );
         }
         self.overdue.set(Some(error.to_string()));
         Rotation::Failed
@@ -186,7 +207,9 @@ impl LogFile {
     ///
     /// Only files up to the first gap move, so a rotation that failed half way can be tried again without losing one.
     fn rotate(&mut self) -> io::Result<()> {
-        let Some(Rotate { keep, .. }) = self.rotate else { return Ok(()) };
+        let Some(Rotate { keep, .. }) = self.rotate else {
+            return Ok(());
+        };
         if keep == 0 {
             return self.file.set_len(0).map_err(unrotated);
         }
@@ -223,7 +246,11 @@ impl Write for LogFile {
         }
         let written = self.file.write(lines.get(..end).unwrap_or(lines))?;
         if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last)) {
-            self.place = if *last == b'\n' { Place::LineStart } else { Place::InLine };
+            self.place = if *last == b'\n' {
+                Place::LineStart
+            } else {
+                Place::InLine
+            };
         }
         Ok(written)
     }
@@ -250,7 +277,11 @@ fn unrotated(error: io::Error) -> io::Error {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o640)
+        .open(path)
 }
 
 /// What may not be read is taken to end in a whole line.
@@ -301,11 +332,17 @@ mod tests {
         ] {
             assert_eq!(whole_lines(lines.as_bytes(), room), end, "{lines:?} {room}");
         }
-        assert_eq!((line_end(b"abc\nd\n"), line_end(b"abc"), line_end(b"\n")), (4, 3, 1));
+        assert_eq!(
+            (line_end(b"abc\nd\n"), line_end(b"abc"), line_end(b"\n")),
+            (4, 3, 1)
+        );
     }
 
     #[test]
     fn numbers_are_behind_the_whole_name() {
-        assert_eq!(numbered(Path::new("/var/log/d.jsonl"), 12), Path::new("/var/log/d.jsonl.12"));
+        assert_eq!(
+            numbered(Path::new("/var/log/d.jsonl"), 12),
+            Path::new("/var/log/d.jsonl.12")
+        );
     }
 }

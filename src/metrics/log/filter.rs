@@ -80,16 +80,23 @@ impl Filter {
     /// # Errors
     /// What is wrong with it.
     pub fn read(text: &str) -> Result<Self, NoFilter> {
-        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+        let end = text
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(text.len());
         let (key, rest) = text.split_at_checked(end).unwrap_or((text, ""));
-        let operator = OPERATORS.into_iter().find(|operator| rest.starts_with(operator));
+        let operator = OPERATORS
+            .into_iter()
+            .find(|operator| rest.starts_with(operator));
         let Some(operator) = operator.filter(|_| !key.is_empty()) else {
-            let forms = "K=V, K!=V, K~REGEX, K!~REGEX, K>N, K>=N, K<N or K<=N, such as verdict=reject";
+            let forms =
+                "K=V, K!=V, K~REGEX, K!~REGEX, K>N, K>=N, K<N or K<=N, such as verdict=reject";
             return Err(NoFilter(format!("write {forms}")));
         };
         let value = rest.strip_prefix(operator).unwrap_or_default();
         let number = |comparison| {
-            let number = value.parse().map_err(|_| NoFilter(format!("`{value}` is no number")))?;
+            let number = value
+                .parse()
+                .map_err(|_| NoFilter(format!("`{value}` is no number")))?;
             Ok(Test::Number(comparison, number))
         };
         let test = match operator {
@@ -102,22 +109,34 @@ impl Filter {
             "<" => number(Comparison::Less)?,
             _ => number(Comparison::AtMost)?,
         };
-        Ok(Self { field: field(key)?, test })
+        Ok(Self {
+            field: field(key)?,
+            test,
+        })
     }
 
     /// The field is this text (`*` for anything), or nothing if the text is empty.
     pub(crate) fn is(field: Field, text: &str) -> Self {
-        Self { field, test: Test::Is(Pattern::read(text)) }
+        Self {
+            field,
+            test: Test::Is(Pattern::read(text)),
+        }
     }
 
     /// The field has this text somewhere.
     pub(crate) fn contains(field: Field, text: &str) -> Self {
-        Self { field, test: Test::Contains(text.into()) }
+        Self {
+            field,
+            test: Test::Contains(text.into()),
+        }
     }
 
     /// The field is a number, and not below this.
     pub(crate) fn at_least(field: Field, number: f64) -> Self {
-        Self { field, test: Test::Number(Comparison::AtLeast, number) }
+        Self {
+            field,
+            test: Test::Number(Comparison::AtLeast, number),
+        }
     }
 
     /// The field that is asked.
@@ -134,12 +153,14 @@ impl Filter {
             Test::Like(regex) => any(cell, |text| regex.is_match(text)),
             Test::Unlike(regex) => !any(cell, |text| regex.is_match(text)),
             Test::Contains(part) => any(cell, |text| text.contains(&**part)),
-            Test::Number(comparison, limit) => cell.number().is_some_and(|number| match comparison {
-                Comparison::Less => number < *limit,
-                Comparison::AtMost => number <= *limit,
-                Comparison::More => number > *limit,
-                Comparison::AtLeast => number >= *limit,
-            }),
+            Test::Number(comparison, limit) => {
+                cell.number().is_some_and(|number| match comparison {
+                    Comparison::Less => number < *limit,
+                    Comparison::AtMost => number <= *limit,
+                    Comparison::More => number > *limit,
+                    Comparison::AtLeast => number >= *limit,
+                })
+            }
         }
     }
 }
@@ -165,8 +186,11 @@ impl Sieve {
 
     /// Whether a line passes; it is read once. What is no decision does not, unless everything does.
     pub(super) fn passes(&self, line: &[u8]) -> bool {
-        let holds =
-            |entry: &Entry<'_>| self.groups.iter().all(|any| any.iter().any(|filter| filter.holds(entry)));
+        let holds = |entry: &Entry<'_>| {
+            self.groups
+                .iter()
+                .all(|any| any.iter().any(|filter| filter.holds(entry)))
+        };
         self.groups.is_empty() || Entry::read(line, self.wanted).is_ok_and(|entry| holds(&entry))
     }
 
@@ -211,13 +235,23 @@ impl Glob {
     /// What stands before the first `*`, and behind it.
     fn of(first: &str, rest: &str) -> Self {
         let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let between = between.split('*').filter(|part| !part.is_empty()).map(Into::into).collect();
-        Self { first: first.into(), between, last: last.into() }
+        let between = between
+            .split('*')
+            .filter(|part| !part.is_empty())
+            .map(Into::into)
+            .collect();
+        Self {
+            first: first.into(),
+            between,
+            last: last.into(),
+        }
     }
 
     /// Each part is taken where it first occurs behind the one before: nothing is tried twice, whatever the text is.
     fn matches(&self, text: &str) -> bool {
-        let inner = text.strip_prefix(&*self.first).and_then(|rest| rest.strip_suffix(&*self.last));
+        let inner = text
+            .strip_prefix(&*self.first)
+            .and_then(|rest| rest.strip_suffix(&*self.last));
         let behind = self.between.iter().try_fold(inner, |rest, part| {
             let (_, behind) = rest?.split_once(&**part)?;
             Some(Some(behind))
@@ -237,11 +271,18 @@ fn any(cell: &Cell<'_>, is_so: impl Fn(&str) -> bool) -> bool {
 }
 
 fn field(key: &str) -> Result<Field, NoFilter> {
-    let short = SHORT.into_iter().find(|(name, _)| *name == key).map(|(_, field)| field);
+    let short = SHORT
+        .into_iter()
+        .find(|(name, _)| *name == key)
+        .map(|(_, field)| field);
     short.or_else(|| Field::named(key)).ok_or_else(|| {
         let names = Field::ALL.map(|(_, name)| name);
-        let near = nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        NoFilter(format!("there is no field `{key}`; allowed: status, held, {}{near}", names.join(", ")))
+        let near =
+            nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        NoFilter(format!(
+            "there is no field `{key}`; allowed: status, held, {}{near}",
+            names.join(", ")
+        ))
     })
 }
 
@@ -258,7 +299,11 @@ mod tests {
 
     #[test]
     fn filters_hold_or_do_not() {
-        let entry = Entry::read(LINE.as_bytes(), Wanted::of(Field::ALL.map(|(field, _)| field))).unwrap();
+        let entry = Entry::read(
+            LINE.as_bytes(),
+            Wanted::of(Field::ALL.map(|(field, _)| field)),
+        )
+        .unwrap();
         for (text, holds) in [
             ("verdict=reject", true),
             ("verdict=rej", false),
@@ -316,7 +361,9 @@ mod tests {
             (format!("{stars}b"), format!("{text}ab"), true),
             ("*".repeat(8_000), text, true),
         ] {
-            let Pattern::Glob(glob) = Pattern::read(&pattern) else { panic!("{pattern}") };
+            let Pattern::Glob(glob) = Pattern::read(&pattern) else {
+                panic!("{pattern}")
+            };
             let found = (0..200).filter(|_| glob.matches(&text)).count();
             assert_eq!(found, if matches { 200 } else { 0 }, "{pattern}");
         }
@@ -330,10 +377,18 @@ mod tests {
             (&[][..], true),
             (&[&["verdict=allow", "verdict=reject"][..]], true),
             (&[&["verdict=allow"][..]], false),
-            (&[&["verdict=reject"], &["status=451", "status=200"][..]], true),
+            (
+                &[&["verdict=reject"], &["status=451", "status=200"][..]],
+                true,
+            ),
             (&[&["verdict=reject"], &["status=200"]], false),
         ] {
-            let sieve = Sieve::of(groups.iter().map(|any| any.iter().map(read).collect()).collect());
+            let sieve = Sieve::of(
+                groups
+                    .iter()
+                    .map(|any| any.iter().map(read).collect())
+                    .collect(),
+            );
             assert_eq!(sieve.passes(LINE.as_bytes()), passes, "{groups:?}");
         }
         for (filter, holds) in [
@@ -348,7 +403,15 @@ mod tests {
             let words = format!("{filter:?}");
             let two = format!("{}\n{{\"no\":\"decision\"}}\n", LINE.replace('\n', " "));
             let sifted = Sieve::of(vec![vec![filter]]).sift(two.clone().into()).await;
-            assert_eq!(sifted.len(), if holds { two.find('\n').unwrap() + 1 } else { 0 }, "{words}");
+            assert_eq!(
+                sifted.len(),
+                if holds {
+                    two.find('\n').unwrap() + 1
+                } else {
+                    0
+                },
+                "{words}"
+            );
         }
     }
 

@@ -156,7 +156,10 @@ struct Object<'o> {
 
 impl<'o> Object<'o> {
     fn begin(out: &'o mut Vec<u8>) -> Self {
-        Self { begin: out.len(), out }
+        Self {
+            begin: out.len(),
+            out,
+        }
     }
 
     /// Each key has put a comma before itself; the first one's is the brace.
@@ -227,7 +230,9 @@ impl<'o> Object<'o> {
     }
 
     fn address(&mut self, key: &[u8], address: Option<IpAddr>) {
-        let Some(IpAddr::V4(address)) = address else { return self.plain(key, address) };
+        let Some(IpAddr::V4(address)) = address else {
+            return self.plain(key, address);
+        };
         self.key(key);
         for (place, octet) in address.octets().into_iter().enumerate() {
             self.out.push(if place == 0 { b'"' } else { b'.' });
@@ -306,14 +311,20 @@ fn thousandths(number: u32, out: &mut Vec<u8>) {
 /// Nearly all text is printable ASCII and is copied whole. Bytes are looked at many at a time.
 fn escape(text: &str, out: &mut Vec<u8>) {
     let harmless = |byte: &u8| matches!(byte, 0x20..=0x7e) & (*byte != b'"') & (*byte != b'\\');
-    let all = |bytes: &[u8]| bytes.iter().fold(true, |so_far, byte| so_far & harmless(byte));
+    let all = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(true, |so_far, byte| so_far & harmless(byte))
+    };
     if text.as_bytes().chunks(64).all(all) {
         return out.extend_from_slice(text.as_bytes());
     }
     for character in text.chars() {
         match character {
             '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
-            '\0'..='\x1f' | '\x7f'..='\u{9f}' => drop(write!(out, "\\u{:04x}", u32::from(character))),
+            '\0'..='\x1f' | '\x7f'..='\u{9f}' => {
+                drop(write!(out, "\\u{:04x}", u32::from(character)))
+            }
             _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
@@ -331,7 +342,9 @@ mod tests {
 
     #[test]
     fn every_character_survives_and_none_is_a_control() {
-        let all: String = ('\0'..='\u{2ff}').chain(['\u{2028}', '\u{feff}', '\u{10ffff}']).collect();
+        let all: String = ('\0'..='\u{2ff}')
+            .chain(['\u{2028}', '\u{feff}', '\u{10ffff}'])
+            .collect();
         let text = escaped(&all);
         assert!(!text.chars().any(char::is_control));
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), all);
@@ -345,7 +358,12 @@ mod tests {
             decimal(number, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
-        for (number, text) in [(0, "0.000"), (9, "0.009"), (2_400, "2.400"), (u32::MAX, "4294967.295")] {
+        for (number, text) in [
+            (0, "0.000"),
+            (9, "0.009"),
+            (2_400, "2.400"),
+            (u32::MAX, "4294967.295"),
+        ] {
             let mut out = Vec::new();
             thousandths(number, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), text);
@@ -355,9 +373,21 @@ mod tests {
     #[test]
     fn queries_are_redacted_only_when_asked() {
         for (url, query, shown) in [
-            ("http://h/a?k=v?w", QueryText::Shown, r#""url":"http://h/a?k=v?w""#),
-            ("http://h/a?k=v?w", QueryText::Redacted, r#""url":"http://h/a?redacted""#),
-            ("http://h/a?", QueryText::Redacted, r#""url":"http://h/a?redacted""#),
+            (
+                "http://h/a?k=v?w",
+                QueryText::Shown,
+                r#""url":"http://h/a?k=v?w""#,
+            ),
+            (
+                "http://h/a?k=v?w",
+                QueryText::Redacted,
+                r#""url":"http://h/a?redacted""#,
+            ),
+            (
+                "http://h/a?",
+                QueryText::Redacted,
+                r#""url":"http://h/a?redacted""#,
+            ),
             ("http://h/a", QueryText::Redacted, r#""url":"http://h/a""#),
         ] {
             let mut out = Vec::new();

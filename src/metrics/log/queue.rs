@@ -81,7 +81,11 @@ pub(super) enum Pushed {
 
 impl Buffers {
     fn new(bound: usize) -> Self {
-        Self { buffers: Default::default(), waiting: AtomicUsize::new(0), bound }
+        Self {
+            buffers: Default::default(),
+            waiting: AtomicUsize::new(0),
+            bound,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -90,7 +94,9 @@ impl Buffers {
 
     /// Appends a line to this worker's buffer, unless `ended` is set.
     fn push(&self, ended: &AtomicBool, render: impl FnOnce(&mut Vec<u8>)) -> Pushed {
-        let Some(buffer) = self.buffers.get(this_buffer()) else { return Pushed::Lost };
+        let Some(buffer) = self.buffers.get(this_buffer()) else {
+            return Pushed::Lost;
+        };
         let mut buffer = lock(buffer);
         if ended.load(Ordering::Acquire) {
             return Pushed::Lost;
@@ -98,7 +104,8 @@ impl Buffers {
         let before = buffer.len();
         render(&mut buffer);
         // Counted before the writer can take it, so that the sum never falls below zero.
-        self.waiting.fetch_add(buffer.len() - before, Ordering::AcqRel);
+        self.waiting
+            .fetch_add(buffer.len() - before, Ordering::AcqRel);
         Pushed::Yes
     }
 
@@ -254,20 +261,30 @@ impl Queue {
         self.dropped.inc_by(lines as u64);
         let since = self.moment();
         self.last_loss.store(since, Ordering::Relaxed);
-        let _ = self.first_untold.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .first_untold
+            .compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
         self.lost.fetch_add(lines as u64, Ordering::Release);
     }
 
     /// This moment, in milliseconds plus one.
     fn moment(&self) -> u64 {
-        let since = self.clock.now().saturating_duration_since(self.opened).as_millis();
+        let since = self
+            .clock
+            .now()
+            .saturating_duration_since(self.opened)
+            .as_millis();
         u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
     }
 
     /// How long ago a moment was that is kept in milliseconds plus one; `None` for never.
     fn age(&self, moment: &AtomicU64) -> Option<Duration> {
         let ms = moment.load(Ordering::SeqCst).checked_sub(1)?;
-        Some(self.clock.now().saturating_duration_since(self.opened + Duration::from_millis(ms)))
+        Some(
+            self.clock
+                .now()
+                .saturating_duration_since(self.opened + Duration::from_millis(ms)),
+        )
     }
 
     pub(super) fn warning(&self) -> Option<String> {
@@ -276,13 +293,21 @@ impl Queue {
         }
         if let Some(stuck) = self.stuck().filter(|stuck| *stuck >= SLOW) {
             let seconds = stuck.as_secs();
-            return Some(format!("blocked: the destination has taken nothing for {seconds} s"));
+            return Some(format!(
+                "blocked: the destination has taken nothing for {seconds} s"
+            ));
         }
         if self.on_full == OnFull::Wait && self.is_full() {
             return Some("full: requests wait until it can be written".into());
         }
         let age = self.age(&self.last_loss)?;
-        (age < WARN).then(|| format!("lost lines {} s ago, {} in all", age.as_secs(), self.dropped.get()))
+        (age < WARN).then(|| {
+            format!(
+                "lost lines {} s ago, {} in all",
+                age.as_secs(),
+                self.dropped.get()
+            )
+        })
     }
 
     /// For how long the write that is under way has taken nothing; none if none is.
@@ -294,7 +319,9 @@ impl Queue {
         let mut state = self.state();
         state.asked += 1;
         let mine = state.asked;
-        self.wait_while(state, within, |state| state.done < mine && state.life != Life::Ended)
+        self.wait_while(state, within, |state| {
+            state.done < mine && state.life != Life::Ended
+        })
     }
 
     /// Asks the writer to write what is left and to end.
@@ -320,9 +347,15 @@ impl Queue {
         mut waits: impl FnMut(&mut State) -> bool,
     ) -> Closed {
         self.wake();
-        let waited = self.progress.wait_timeout_while(state, within, |state| waits(state));
+        let waited = self
+            .progress
+            .wait_timeout_while(state, within, |state| waits(state));
         let (_state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() { Closed::TimedOut } else { Closed::Done }
+        if timeout.timed_out() {
+            Closed::TimedOut
+        } else {
+            Closed::Done
+        }
     }
 
     /// Bytes that wait for the writer or are in its hands.
@@ -346,7 +379,11 @@ impl Queue {
         } else {
             Urgency::None
         };
-        Orders { life: state.life, asked: state.asked, urgent }
+        Orders {
+            life: state.life,
+            asked: state.asked,
+            urgent,
+        }
     }
 
     /// From now on lines are lost; to be called before the last [`Self::collect`].
@@ -416,7 +453,11 @@ impl Queue {
     /// Whether [`Self::losses_to_tell`] will have something to say.
     pub(super) fn untold(&self) -> Untold {
         let told = self.told.load(Ordering::Relaxed);
-        if self.lost.load(Ordering::Acquire) == told { Untold::None } else { Untold::Some }
+        if self.lost.load(Ordering::Acquire) == told {
+            Untold::None
+        } else {
+            Untold::Some
+        }
     }
 
     /// The lines that were lost since this was asked last, if it is time to tell.
@@ -431,7 +472,9 @@ impl Queue {
 
     fn is_time_to_tell(&self) -> bool {
         let over = self.age(&self.last_loss).is_none_or(|age| age >= QUIET);
-        let old = self.age(&self.first_untold).is_none_or(|age| age >= PATIENCE);
+        let old = self
+            .age(&self.first_untold)
+            .is_none_or(|age| age >= PATIENCE);
         old || (over && self.state().failing.is_none())
     }
 
@@ -475,7 +518,10 @@ mod tests {
         queue.lost(2);
         assert_eq!((queue.untold(), told()), (Untold::Some, None));
         hand.advance(QUIET);
-        assert_eq!((told(), told(), queue.untold()), (Some(3), None, Untold::None));
+        assert_eq!(
+            (told(), told(), queue.untold()),
+            (Some(3), None, Untold::None)
+        );
         // They go on: told every now and then.
         let mut heard = vec![];
         for _ in 0..250 {

@@ -12,14 +12,30 @@ use crate::metrics::labels::CLIENT_LEFT;
 
 /// Appends the line and its line feed. Writing to a `Vec` cannot fail.
 pub(super) fn render(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
-    let since = line.ts.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let _ = write!(out, "{}.{:03} {:6} ", since.as_secs(), since.subsec_millis(), line.lasted.as_millis());
+    let since = line
+        .ts
+        .0
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let _ = write!(
+        out,
+        "{}.{:03} {:6} ",
+        since.as_secs(),
+        since.subsec_millis(),
+        line.lasted.as_millis()
+    );
     match line.client {
         Some(client) => drop(write!(out, "{client}")),
         None => out.push(b'-'),
     }
     let status = line.sent_status.unwrap_or(0);
-    let _ = write!(out, " {}{}/{status:03} {} ", result(line), suffix(line), line.bytes);
+    let _ = write!(
+        out,
+        " {}{}/{status:03} {} ",
+        result(line),
+        suffix(line),
+        line.bytes
+    );
     word(shortened(line.method), out);
     out.push(b' ');
     subject(line, query, out);

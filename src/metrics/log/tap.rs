@@ -35,7 +35,10 @@ pub struct Bounds {
 
 impl Bounds {
     /// 10,000 lines, 8 MiB.
-    pub const USUAL: Self = Self { lines: 10_000, bytes: 8 << 20 };
+    pub const USUAL: Self = Self {
+        lines: 10_000,
+        bytes: 8 << 20,
+    };
 }
 
 /// Lines have numbers, those that were lost on their way here too.
@@ -94,7 +97,11 @@ impl Tap {
     /// An empty ring.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         let (news, _) = watch::channel(News::Lines);
-        Arc::new(Self { ring: Mutex::default(), news, bounds })
+        Arc::new(Self {
+            ring: Mutex::default(),
+            news,
+            bounds,
+        })
     }
 
     /// Whether anybody follows; read at the end of each request.
@@ -110,7 +117,9 @@ impl Tap {
         let mut ring = self.ring();
         let mut rest = lines;
         while !rest.is_empty() {
-            let (piece, others) = rest.split_at_checked(piece_end(rest)).unwrap_or((rest, b""));
+            let (piece, others) = rest
+                .split_at_checked(piece_end(rest))
+                .unwrap_or((rest, b""));
             ring.push(piece);
             rest = others;
         }
@@ -142,7 +151,14 @@ impl Tap {
         let news = self.news.subscribe();
         let ring = self.ring();
         let kept = Kept(ring.pieces.iter().cloned().collect());
-        (kept, Follower { tap: Arc::clone(self), next: ring.next, news })
+        (
+            kept,
+            Follower {
+                tap: Arc::clone(self),
+                next: ring.next,
+                news,
+            },
+        )
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -153,7 +169,11 @@ impl Tap {
 impl Ring {
     fn push(&mut self, bytes: &[u8]) {
         let lines = memchr::memchr_iter(b'\n', bytes).count();
-        let piece = Piece { first: self.next, lines, bytes: Bytes::copy_from_slice(bytes) };
+        let piece = Piece {
+            first: self.next,
+            lines,
+            bytes: Bytes::copy_from_slice(bytes),
+        };
         self.next = piece.end();
         self.lines += lines;
         self.bytes += bytes.len();
@@ -163,7 +183,9 @@ impl Ring {
     /// Lets go of the oldest pieces until the rest is within its bounds; the last one always stays.
     fn cut(&mut self, bounds: Bounds) {
         while (self.lines > bounds.lines || self.bytes > bounds.bytes) && self.pieces.len() > 1 {
-            let Some(oldest) = self.pieces.pop_front() else { return };
+            let Some(oldest) = self.pieces.pop_front() else {
+                return;
+            };
             self.lines -= oldest.lines;
             self.bytes -= oldest.bytes.len();
         }
@@ -173,7 +195,9 @@ impl Ring {
     fn from(&self, next: u64) -> Option<(Heard, u64)> {
         let at = self.pieces.partition_point(|piece| piece.end() <= next);
         match self.pieces.get(at) {
-            Some(piece) if piece.first > next => Some((Heard::Lost(piece.first - next), piece.first)),
+            Some(piece) if piece.first > next => {
+                Some((Heard::Lost(piece.first - next), piece.first))
+            }
             Some(piece) => Some((Heard::Lines(piece.bytes.clone()), piece.end())),
             None => (self.next > next).then(|| (Heard::Lost(self.next - next), self.next)),
         }
@@ -185,7 +209,9 @@ pub fn piece_end(lines: &[u8]) -> usize {
     if lines.len() <= PIECE {
         return lines.len();
     }
-    let within = lines.get(..PIECE).and_then(|head| memchr::memrchr(b'\n', head));
+    let within = lines
+        .get(..PIECE)
+        .and_then(|head| memchr::memrchr(b'\n', head));
     let end = within.or_else(|| memchr::memchr(b'\n', lines));
     end.map_or(lines.len(), |end| end + 1)
 }
@@ -215,7 +241,10 @@ impl Kept {
     /// ends early if nobody waits for it any more.
     pub fn latest(&self, most: usize, sieve: &Sieve, is_awaited: impl Fn() -> bool) -> Vec<u8> {
         let awaited = self.newest_first().take_while(|_| is_awaited());
-        let mut found: Vec<&[u8]> = awaited.filter(|line| sieve.passes(line)).take(most).collect();
+        let mut found: Vec<&[u8]> = awaited
+            .filter(|line| sieve.passes(line))
+            .take(most)
+            .collect();
         found.reverse();
         found.concat()
     }
@@ -224,8 +253,14 @@ impl Kept {
     pub fn having<'k>(&'k self, word: &str) -> impl Iterator<Item = &'k [u8]> + use<'k> {
         let finder = memchr::memmem::Finder::new(word.as_bytes()).into_owned();
         let within = finder.clone();
-        let pieces = self.0.iter().rev().filter(move |piece| within.find(&piece.bytes).is_some());
-        pieces.flat_map(|piece| lines(&piece.bytes).rev()).filter(move |line| finder.find(line).is_some())
+        let pieces = self
+            .0
+            .iter()
+            .rev()
+            .filter(move |piece| within.find(&piece.bytes).is_some());
+        pieces
+            .flat_map(|piece| lines(&piece.bytes).rev())
+            .filter(move |line| finder.find(line).is_some())
     }
 
     /// When the oldest line was written; none if there is none.
@@ -241,7 +276,10 @@ impl Kept {
     }
 
     fn newest_first(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().rev().flat_map(|piece| lines(&piece.bytes).rev())
+        self.0
+            .iter()
+            .rev()
+            .flat_map(|piece| lines(&piece.bytes).rev())
     }
 }
 
@@ -264,21 +302,41 @@ mod tests {
 
     #[test]
     fn the_ring_keeps_the_latest_lines_within_both_bounds() {
-        for (bounds, kept) in [((3, 1 << 20), 3), ((100, 5 * line(10).len()), 5), ((0, 0), 1)] {
+        for (bounds, kept) in [
+            ((3, 1 << 20), 3),
+            ((100, 5 * line(10).len()), 5),
+            ((0, 0), 1),
+        ] {
             let tap = tap(bounds.0, bounds.1);
             (10..30).for_each(|id| tap.feed(line(id).as_bytes()));
             let all = tap.kept();
             let expected: String = (30 - kept..30).map(line).collect();
-            assert_eq!(all.latest(usize::MAX, &Sieve::open(), || true), expected.as_bytes(), "{bounds:?}");
-            assert_eq!((all.lines(), all.since()), (kept, Some(format!("t{}", 30 - kept))));
+            assert_eq!(
+                all.latest(usize::MAX, &Sieve::open(), || true),
+                expected.as_bytes(),
+                "{bounds:?}"
+            );
+            assert_eq!(
+                (all.lines(), all.since()),
+                (kept, Some(format!("t{}", 30 - kept)))
+            );
             assert_eq!(all.latest(1, &Sieve::open(), || true), line(29).as_bytes());
             let named: Vec<&[u8]> = all.having("0-2").collect();
             let newest_first: Vec<String> = (30 - kept..30).rev().map(line).collect();
-            assert_eq!(named, newest_first.iter().map(String::as_bytes).collect::<Vec<_>>());
+            assert_eq!(
+                named,
+                newest_first
+                    .iter()
+                    .map(String::as_bytes)
+                    .collect::<Vec<_>>()
+            );
             assert_eq!(all.having("0-10").count(), 0);
             assert_eq!(all.latest(usize::MAX, &Sieve::open(), || false), b"");
         }
-        assert_eq!((tap(9, 9).kept().lines(), tap(9, 9).kept().since()), (0, None));
+        assert_eq!(
+            (tap(9, 9).kept().lines(), tap(9, 9).kept().since()),
+            (0, None)
+        );
     }
 
     #[test]
@@ -287,7 +345,11 @@ mod tests {
         let tap = tap(10_000, 100_000);
         tap.feed(burst.as_bytes());
         let all = tap.kept();
-        assert!(all.0.iter().all(|piece| piece.bytes.len() <= PIECE && piece.bytes.ends_with(b"\n")));
+        assert!(
+            all.0
+                .iter()
+                .all(|piece| piece.bytes.len() <= PIECE && piece.bytes.ends_with(b"\n"))
+        );
         let bytes: usize = all.0.iter().map(|piece| piece.bytes.len()).sum();
         assert!((30_000..=100_000).contains(&bytes), "{bytes}");
         let (all, long) = (tap_of_one_mib(), format!("{}\n", "x".repeat(3 * PIECE)));
@@ -308,8 +370,11 @@ mod tests {
         let (kept, mut follower) = tap.follow();
         assert!(tap.is_followed());
         assert_eq!(kept.lines(), 1);
-        let lines =
-            |ids: &[usize]| Some(Heard::Lines(ids.iter().map(|id| line(*id)).collect::<String>().into()));
+        let lines = |ids: &[usize]| {
+            Some(Heard::Lines(
+                ids.iter().map(|id| line(*id)).collect::<String>().into(),
+            ))
+        };
         tap.feed((line(1) + &line(2)).as_bytes());
         assert_eq!(follower.next().await, lines(&[1, 2]));
         // It does not read for a while.
@@ -323,7 +388,10 @@ mod tests {
         assert_eq!(follower.next().await, Some(Heard::Lost(7)));
         tap.feed(line(9).as_bytes());
         tap.end();
-        assert_eq!((follower.next().await, follower.next().await), (lines(&[9]), None));
+        assert_eq!(
+            (follower.next().await, follower.next().await),
+            (lines(&[9]), None)
+        );
         drop(follower);
         assert!(!tap.is_followed());
     }

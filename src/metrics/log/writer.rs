@@ -45,12 +45,27 @@ pub(super) fn start(
         hands: Mutex::default(),
     });
     let watch = Arc::new(Watch::default());
-    let standby = Standby { gathering: Arc::clone(&gathering), watch: Arc::clone(&watch) };
-    let standby = thread::Builder::new().name("decision-tap".into()).spawn(move || standby.run())?;
+    let standby = Standby {
+        gathering: Arc::clone(&gathering),
+        watch: Arc::clone(&watch),
+    };
+    let standby = thread::Builder::new()
+        .name("decision-tap".into())
+        .spawn(move || standby.run())?;
     let standby = standby.thread().clone();
     let (writes, batch, end) = (Arc::clone(queue), Vec::new(), LineEnd::Whole);
-    let writer = Writer { queue: writes, sink, gathering, watch, standby, batch, end };
-    let thread = thread::Builder::new().name("decision-log".into()).spawn(move || writer.run())?;
+    let writer = Writer {
+        queue: writes,
+        sink,
+        gathering,
+        watch,
+        standby,
+        batch,
+        end,
+    };
+    let thread = thread::Builder::new()
+        .name("decision-log".into())
+        .spawn(move || writer.run())?;
     queue.written_by(thread.thread());
     Ok(())
 }
@@ -78,7 +93,8 @@ impl Gathering {
         let mut guard = self.hands();
         let hands = &mut *guard;
         let before = hands.batch.len();
-        self.queue.collect(&mut hands.batch, &mut hands.aside, &mut hands.spare);
+        self.queue
+            .collect(&mut hands.batch, &mut hands.aside, &mut hands.spare);
         if self.shows == Shows::Written {
             self.tap.feed(hands.batch.get(before..).unwrap_or_default());
         }
@@ -267,12 +283,18 @@ impl Writer {
                     self.queue.writes();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(PIPE_FULL),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    thread::park_timeout(PIPE_FULL)
+                }
                 Err(error) => break Err(error),
             }
         };
         if let Some(last) = written.checked_sub(1).and_then(|last| self.batch.get(last)) {
-            self.end = if *last == b'\n' { LineEnd::Whole } else { LineEnd::Middle };
+            self.end = if *last == b'\n' {
+                LineEnd::Whole
+            } else {
+                LineEnd::Middle
+            };
         }
         self.batch.drain(..written.min(self.batch.len()));
         self.queue.release(written);
@@ -281,7 +303,8 @@ impl Writer {
 
     /// Each line that is still there ends in the batch, a torn one too.
     fn give_up(&mut self) {
-        self.queue.lost(self.batch.iter().filter(|byte| **byte == b'\n').count());
+        self.queue
+            .lost(self.batch.iter().filter(|byte| **byte == b'\n').count());
         self.queue.release(self.batch.len());
         self.batch.clear();
         if self.end == LineEnd::Middle {

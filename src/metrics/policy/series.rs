@@ -69,7 +69,12 @@ impl RuleBooks {
     }
 
     /// Resolves the series of a rule, and notes one more user of them. `None` if nothing is counted.
-    pub(super) fn claim(&self, rule: &str, mode: RuleMode, kind: RuleKind) -> Option<Arc<Counters>> {
+    pub(super) fn claim(
+        &self,
+        rule: &str,
+        mode: RuleMode,
+        kind: RuleKind,
+    ) -> Option<Arc<Counters>> {
         if self.counting == Counting::Nothing || mode == RuleMode::Disabled {
             return None;
         }
@@ -77,7 +82,11 @@ impl RuleBooks {
             let key: Key = (rule.into(), mode);
             let series = shelf.series.entry(key.clone()).or_insert_with(|| {
                 let matched = self.matched.with_label_values(&[rule, mode.as_str()]);
-                Series { counters: Arc::new(Counters::new(matched)), users: 0, gone: None }
+                Series {
+                    counters: Arc::new(Counters::new(matched)),
+                    users: 0,
+                    gone: None,
+                }
             });
             series.users += 1;
             if let Some(since) = series.gone.take() {
@@ -94,7 +103,9 @@ impl RuleBooks {
     /// Notes one user less of each; with the last, the time of a series begins to run out. All of a policy at once: it
     /// may be a request that drops it.
     pub(super) fn release<'r>(&self, rules: impl Iterator<Item = (&'r str, RuleMode)>) {
-        let Some((clock, _)) = self.clock.get() else { return };
+        let Some((clock, _)) = self.clock.get() else {
+            return;
+        };
         let now = clock.now();
         // The texts are copied before anybody is kept waiting.
         let keys: Vec<Key> = rules.map(|(rule, mode)| (rule.into(), mode)).collect();
@@ -106,14 +117,23 @@ impl RuleBooks {
 
     /// Removes the series whose time is over.
     pub(super) fn sweep(&self) {
-        let Some((clock, _)) = self.clock.get() else { return };
+        let Some((clock, _)) = self.clock.get() else {
+            return;
+        };
         self.with_shelf(|shelf| self.sweep_shelf(shelf, clock.now()));
     }
 
     fn sweep_shelf(&self, shelf: &mut Shelf, now: Instant) {
-        let over = |at: Instant, count: usize| count > KEPT || now.saturating_duration_since(at) >= KEEP;
-        while shelf.gone.first().is_some_and(|(at, _)| over(*at, shelf.gone.len())) {
-            let Some((_, key)) = shelf.gone.pop_first() else { return };
+        let over =
+            |at: Instant, count: usize| count > KEPT || now.saturating_duration_since(at) >= KEEP;
+        while shelf
+            .gone
+            .first()
+            .is_some_and(|(at, _)| over(*at, shelf.gone.len()))
+        {
+            let Some((_, key)) = shelf.gone.pop_first() else {
+                return;
+            };
             shelf.series.remove(&key);
             self.forget(&key);
         }
@@ -122,7 +142,9 @@ impl RuleBooks {
     fn forget(&self, (rule, mode): &Key) {
         let _ = self.matched.remove_label_values(&[rule, mode.as_str()]);
         for verdict in RuleKind::Group.verdicts() {
-            let _ = self.decided.remove_label_values(&[rule, mode.as_str(), verdict.as_str()]);
+            let _ = self
+                .decided
+                .remove_label_values(&[rule, mode.as_str(), verdict.as_str()]);
         }
     }
 
@@ -146,7 +168,10 @@ impl RuleBooks {
             Verdict::Allow | Verdict::ShadowReject => &counters.allowed,
             Verdict::Reject => &counters.rejected,
         };
-        place.get_or_init(|| self.decided.with_label_values(&[rule, mode.as_str(), verdict.as_str()]))
+        place.get_or_init(|| {
+            self.decided
+                .with_label_values(&[rule, mode.as_str(), verdict.as_str()])
+        })
     }
 
     /// What was counted so far.
@@ -164,7 +189,10 @@ impl RuleBooks {
     fn wall(&self, last_match: u32) -> Option<SystemTime> {
         let since = Duration::from_secs(u64::from(last_match.checked_sub(1)?));
         let (clock, first) = self.clock.get()?;
-        let ago = clock.now().saturating_duration_since(*first).saturating_sub(since);
+        let ago = clock
+            .now()
+            .saturating_duration_since(*first)
+            .saturating_sub(since);
         clock.wall().checked_sub(ago)
     }
 
@@ -175,7 +203,9 @@ impl RuleBooks {
 
 impl Shelf {
     fn release(&mut self, key: Key, now: Instant) {
-        let Some(series) = self.series.get_mut(&key) else { return };
+        let Some(series) = self.series.get_mut(&key) else {
+            return;
+        };
         series.users = series.users.saturating_sub(1);
         if series.users == 0 {
             series.gone = Some(now);
@@ -196,12 +226,19 @@ pub(super) struct Counters {
 impl Counters {
     fn new(matched: IntCounter) -> Self {
         let (allowed, rejected) = (OnceLock::new(), OnceLock::new());
-        Self { matched, allowed, rejected, last_match: AtomicU32::new(0) }
+        Self {
+            matched,
+            allowed,
+            rejected,
+            last_match: AtomicU32::new(0),
+        }
     }
 
     /// Written once a second at most, so that threads do not take the line from each other.
     fn matched_after(&self, time: Duration) {
-        let second = u32::try_from(time.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        let second = u32::try_from(time.as_secs())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
         if self.last_match.load(Ordering::Relaxed) != second {
             self.last_match.store(second, Ordering::Relaxed);
         }

@@ -18,10 +18,18 @@ impl DecisionId {
     /// The id as text in place, for headers and documents, without an allocation.
     pub fn text(self) -> DecisionText {
         const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = DecisionText { bytes: [0; 25], len: 0 };
+        let mut text = DecisionText {
+            bytes: [0; 25],
+            len: 0,
+        };
         let digits = (64 - self.number.leading_zeros()).div_ceil(4).max(1);
-        let instance = (0..8).rev().map(|place| self.instance >> (4 * place) & 15).map(|d| d as usize);
-        let number = (0..digits).rev().map(|place| (self.number >> (4 * place) & 15) as usize);
+        let instance = (0..8)
+            .rev()
+            .map(|place| self.instance >> (4 * place) & 15)
+            .map(|d| d as usize);
+        let number = (0..digits)
+            .rev()
+            .map(|place| (self.number >> (4 * place) & 15) as usize);
         let hex = |digit: usize| HEX.get(digit).copied().unwrap_or(b'0');
         for byte in instance.map(hex).chain([b'-']).chain(number.map(hex)) {
             text.push(byte);

@@ -83,7 +83,11 @@ impl Default for Micros {
 
 impl From<Duration> for Micros {
     fn from(time: Duration) -> Self {
-        Self(u32::try_from(time.as_micros()).unwrap_or(Self::NONE).min(Self::NONE - 1))
+        Self(
+            u32::try_from(time.as_micros())
+                .unwrap_or(Self::NONE)
+                .min(Self::NONE - 1),
+        )
     }
 }
 
@@ -94,7 +98,10 @@ mod tests {
     #[test]
     fn durations_are_cut_and_never_become_none() {
         assert_eq!(Micros::default().seconds(), None);
-        assert_eq!(Micros::from(Duration::from_millis(1_250)).seconds(), Some(1.25));
+        assert_eq!(
+            Micros::from(Duration::from_millis(1_250)).seconds(),
+            Some(1.25)
+        );
         assert_eq!(Micros::from(Duration::MAX).whole(), Some(u32::MAX - 1));
     }
 }

@@ -39,15 +39,32 @@ impl Recorder {
     }
 
     /// The same, of whose requests spans are made.
-    pub fn with_tracing(metrics: Metrics, log: Log, clock: Clock, tracing: Option<Tracing>) -> Self {
+    pub fn with_tracing(
+        metrics: Metrics,
+        log: Log,
+        clock: Clock,
+        tracing: Option<Tracing>,
+    ) -> Self {
         let repeats = Repeats::new(clock.now());
         let instance = RandomState::new().hash_one("instance") as u32;
-        Self(Arc::new(Books { metrics, log, clock, repeats, tracing, instance, requests: AtomicU64::new(0) }))
+        Self(Arc::new(Books {
+            metrics,
+            log,
+            clock,
+            repeats,
+            tracing,
+            instance,
+            requests: AtomicU64::new(0),
+        }))
     }
 
     /// Begins the record of a request whose head was complete at `began`.
     pub fn begin(&self, began: Instant, method: &Method) -> Record {
-        self.0.metrics.counted().iter().for_each(|families| families.inflight.inc());
+        self.0
+            .metrics
+            .counted()
+            .iter()
+            .for_each(|families| families.inflight.inc());
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
         Record::new(Arc::clone(&self.0), number, began, method)
     }

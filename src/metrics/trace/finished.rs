@@ -79,14 +79,24 @@ impl FinishedTrace {
 impl FinishedPart {
     /// Cut to the time of the whole.
     fn inside(whole: Lapse, part: Part, lapse: Lapse) -> Self {
-        let after = lapse.began.saturating_duration_since(whole.began).min(whole.took);
-        Self { part, after, took: lapse.took.min(whole.took - after) }
+        let after = lapse
+            .began
+            .saturating_duration_since(whole.began)
+            .min(whole.took);
+        Self {
+            part,
+            after,
+            took: lapse.took.min(whole.took - after),
+        }
     }
 }
 
 impl Trace {
     pub(in crate::metrics) fn finished_parts(&self, whole: Lapse) -> SmallVec<[FinishedPart; 6]> {
-        self.parts.iter().map(|(part, lapse)| FinishedPart::inside(whole, *part, *lapse)).collect()
+        self.parts
+            .iter()
+            .map(|(part, lapse)| FinishedPart::inside(whole, *part, *lapse))
+            .collect()
     }
 }
 
@@ -99,13 +109,31 @@ mod tests {
         let (clock, _) = crate::clock::Clock::manual();
         let began = clock.now() + Duration::from_secs(1);
         let ms = Duration::from_millis;
-        let whole = Lapse { began, took: ms(100) };
-        for (from_ms, took_ms, after, took) in
-            [(0, 100, 0, 100), (20, 30, 20, 30), (90, 30, 90, 10), (120, 30, 100, 0), (-5, 10, 0, 10)]
-        {
+        let whole = Lapse {
+            began,
+            took: ms(100),
+        };
+        for (from_ms, took_ms, after, took) in [
+            (0, 100, 0, 100),
+            (20, 30, 20, 30),
+            (90, 30, 90, 10),
+            (120, 30, 100, 0),
+            (-5, 10, 0, 10),
+        ] {
             let from = began.checked_sub(ms(5)).unwrap() + ms(u64::try_from(from_ms + 5).unwrap());
-            let part = FinishedPart::inside(whole, Part::Hold, Lapse { began: from, took: ms(took_ms) });
-            assert_eq!((part.after, part.took), (ms(after), ms(took)), "{from_ms} {took_ms}");
+            let part = FinishedPart::inside(
+                whole,
+                Part::Hold,
+                Lapse {
+                    began: from,
+                    took: ms(took_ms),
+                },
+            );
+            assert_eq!(
+                (part.after, part.took),
+                (ms(after), ms(took)),
+                "{from_ms} {took_ms}"
+            );
         }
     }
 }

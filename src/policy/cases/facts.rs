@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use serde_json::{Map, Value as Json};
 
 use crate::policy::fact::{
-    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts, Subject, YEAR,
+    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts,
+    Subject, YEAR,
 };
 use crate::robots::usage::purpose;
 use crate::vocab::crawler::Crawler;
@@ -64,13 +65,20 @@ struct Headers(Vec<(String, String)>);
 
 impl HeaderView for Headers {
     fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        let mut values = self
+            .0
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str());
         let first = Cow::Borrowed(values.next()?);
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
     }
 
     fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
-        self.0.iter().filter(|(n, _)| n == name).for_each(|(_, value)| see(value));
+        self.0
+            .iter()
+            .filter(|(n, _)| n == name)
+            .for_each(|(_, value)| see(value));
     }
 }
 
@@ -119,9 +127,14 @@ impl CaseFacts {
 
     /// Reads an object of facts (operations.md, "Commands"); `null` is the same as no key. The error names the key.
     pub fn from_json(facts: &Map<String, Json>) -> Result<Self, String> {
-        let Some(url) = facts.get("url") else { return Err("the key `url` is missing".into()) };
+        let Some(url) = facts.get("url") else {
+            return Err("the key `url` is missing".into());
+        };
         let mut read = Self::of_url(text("url", url)?)?;
-        for (key, value) in facts.iter().filter(|(key, value)| *key != "url" && !value.is_null()) {
+        for (key, value) in facts
+            .iter()
+            .filter(|(key, value)| *key != "url" && !value.is_null())
+        {
             read.set(key, value)?;
         }
         Ok(read)
@@ -137,11 +150,19 @@ impl CaseFacts {
             "depth" => self.depth = Some(number(key, value)?),
             "address" => self.address = Some(address(value)?),
             "tunnel" => self.set_tunnel(boolean(key, value)?),
-            "known" => self.in_ledger = if boolean(key, value)? { InLedger::Yes } else { InLedger::No },
+            "known" => {
+                self.in_ledger = if boolean(key, value)? {
+                    InLedger::Yes
+                } else {
+                    InLedger::No
+                }
+            }
             "year" => self.year = Some(year(value)?),
             "usage" => self.set_usage(value)?,
             "title" | "body_prefix" | "meta_robots" | "canonical" => {
-                self.document.get_or_insert_default().set(key, text(key, value)?);
+                self.document
+                    .get_or_insert_default()
+                    .set(key, text(key, value)?);
                 // A document came in an answer.
                 self.response.get_or_insert_default();
             }
@@ -156,7 +177,10 @@ impl CaseFacts {
     /// The same in this year, unless another is given.
     #[must_use]
     pub fn in_year(self, year: u16) -> Self {
-        Self { year: self.year.or(Some(year)), ..self }
+        Self {
+            year: self.year.or(Some(year)),
+            ..self
+        }
     }
 
     /// The canonical URL.
@@ -205,11 +229,19 @@ impl CaseFacts {
             referer: &self.referer,
             dest: self.dest,
             depth: self.depth,
-            address: self.address.map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
+            address: self
+                .address
+                .map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
             agent: "",
             usage: &self.usage,
-            response: self.response.as_ref().map_or(Fact::Unknown, |r| Fact::Known(r.facts(&self.method))),
-            document: self.document.as_ref().map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
+            response: self
+                .response
+                .as_ref()
+                .map_or(Fact::Unknown, |r| Fact::Known(r.facts(&self.method))),
+            document: self
+                .document
+                .as_ref()
+                .map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
             in_ledger: self.in_ledger,
             year: self.year.unwrap_or(YEAR),
         }
@@ -223,12 +255,17 @@ impl CaseFacts {
 
     /// `{train-ai: deny}`: what robots.txt and the response's headers say together.
     fn set_usage(&mut self, value: &Json) -> Result<(), String> {
-        let Some(preferences) = value.as_object() else { return Err("`usage` must be an object".into()) };
+        let Some(preferences) = value.as_object() else {
+            return Err("`usage` must be an object".into());
+        };
         for (name, preference) in preferences {
             let preference = preference.as_str().and_then(Preference::from_word);
             let preference =
                 preference.ok_or_else(|| format!("`usage.{name}` must be allow, deny or unset"))?;
-            self.usage.push((purpose(name).unwrap_or_else(|| name.as_str().into()), preference));
+            self.usage.push((
+                purpose(name).unwrap_or_else(|| name.as_str().into()),
+                preference,
+            ));
         }
         // Preferences are known with the answer.
         self.response.get_or_insert_default();
@@ -276,10 +313,15 @@ impl Response {
 
     /// `{name: value}`, or `{name: [value, value]}`. Facts that headers hold as well are taken from there.
     fn set_headers(&mut self, value: &Json) -> Result<(), String> {
-        let Some(fields) = value.as_object() else { return Err("`headers` must be an object".into()) };
+        let Some(fields) = value.as_object() else {
+            return Err("`headers` must be an object".into());
+        };
         for (name, values) in fields {
             let name = name.to_ascii_lowercase();
-            for value in values.as_array().map_or(std::slice::from_ref(values), Vec::as_slice) {
+            for value in values
+                .as_array()
+                .map_or(std::slice::from_ref(values), Vec::as_slice)
+            {
                 self.set_header(&name, text(&format!("headers.{name}"), value)?);
             }
         }
@@ -306,7 +348,11 @@ impl Response {
             content_type: &self.content_type,
             size: self.size,
             headers: &self.headers,
-            content: if method == "HEAD" { Content::HeadOnly } else { Content::Possible },
+            content: if method == "HEAD" {
+                Content::HeadOnly
+            } else {
+                Content::Possible
+            },
         }
     }
 }
@@ -319,25 +365,35 @@ fn unknown(key: &str) -> String {
 }
 
 fn text<'a>(key: &str, value: &'a Json) -> Result<&'a str, String> {
-    value.as_str().ok_or_else(|| format!("`{key}` must be text"))
+    value
+        .as_str()
+        .ok_or_else(|| format!("`{key}` must be text"))
 }
 
 fn number(key: &str, value: &Json) -> Result<u64, String> {
-    value.as_u64().ok_or_else(|| format!("`{key}` must be a whole number"))
+    value
+        .as_u64()
+        .ok_or_else(|| format!("`{key}` must be a whole number"))
 }
 
 fn boolean(key: &str, value: &Json) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("`{key}` must be true or false"))
+    value
+        .as_bool()
+        .ok_or_else(|| format!("`{key}` must be true or false"))
 }
 
 fn status(value: &Json) -> Result<u16, String> {
     let number = value.as_u64().and_then(|n| u16::try_from(n).ok());
-    number.filter(|n| (100..=999).contains(n)).ok_or_else(|| "`status` must be 100 to 999".into())
+    number
+        .filter(|n| (100..=999).contains(n))
+        .ok_or_else(|| "`status` must be 100 to 999".into())
 }
 
 fn year(value: &Json) -> Result<u16, String> {
     let number = value.as_u64().and_then(|n| u16::try_from(n).ok());
-    number.filter(|n| (1970..=9999).contains(n)).ok_or_else(|| "`year` must be 1970 to 9999".into())
+    number
+        .filter(|n| (1970..=9999).contains(n))
+        .ok_or_else(|| "`year` must be 1970 to 9999".into())
 }
 
 fn dest(value: &Json) -> Result<Dest, String> {
@@ -346,7 +402,9 @@ fn dest(value: &Json) -> Result<Dest, String> {
 }
 
 fn address(value: &Json) -> Result<IpAddr, String> {
-    text("address", value)?.parse().map_err(|_| "`address` must be an IP address".into())
+    text("address", value)?
+        .parse()
+        .map_err(|_| "`address` must be an IP address".into())
 }
 
 #[cfg(test)]
@@ -362,8 +420,13 @@ mod tests {
     fn a_response_without_status_is_a_200_of_no_type() {
         let facts = read(json!({ "url": "http://h/a", "size": 3 })).unwrap();
         facts.with_facts(|facts| {
-            let Fact::Known(response) = facts.response else { panic!() };
-            assert_eq!((response.status, response.content_type, response.size), (200, "", Some(3)));
+            let Fact::Known(response) = facts.response else {
+                panic!()
+            };
+            assert_eq!(
+                (response.status, response.content_type, response.size),
+                (200, "", Some(3))
+            );
             assert!(response.is_success_with_content());
         });
         let facts = read(json!({ "url": "http://h/a" })).unwrap();
@@ -372,16 +435,25 @@ mod tests {
 
     #[test]
     fn headers_are_joined_and_tell_type_and_size() {
-        let headers = json!({ "Content-Type": "Text/HTML; x", "Content-Length": "7", "A": ["1", "2"] });
+        let headers =
+            json!({ "Content-Type": "Text/HTML; x", "Content-Length": "7", "A": ["1", "2"] });
         let facts = read(json!({
             "url": "http://h/", "headers": headers, "usage": { "train-ai": "deny", "search": "unset" },
         }))
         .unwrap();
         facts.with_facts(|facts| {
-            let Fact::Known(response) = facts.response else { panic!() };
-            assert_eq!((response.content_type, response.size), ("text/html", Some(7)));
+            let Fact::Known(response) = facts.response else {
+                panic!()
+            };
+            assert_eq!(
+                (response.content_type, response.size),
+                ("text/html", Some(7))
+            );
             assert_eq!(response.headers.header("a").as_deref(), Some("1, 2"));
-            let usage = [("train-ai".into(), Preference::Deny), ("search".into(), Preference::Unset)];
+            let usage = [
+                ("train-ai".into(), Preference::Deny),
+                ("search".into(), Preference::Unset),
+            ];
             assert_eq!(facts.usage, usage);
         });
     }
@@ -390,10 +462,18 @@ mod tests {
     fn facts_of_a_document_bring_an_answer() {
         let facts = read(json!({ "url": "http://h/", "title": "t", "canonical": "/c" })).unwrap();
         facts.with_facts(|facts| {
-            assert!(matches!(facts.response, Fact::Known(ResponseFacts { status: 200, .. })));
-            let Fact::Known(document) = facts.document else { panic!() };
+            assert!(matches!(
+                facts.response,
+                Fact::Known(ResponseFacts { status: 200, .. })
+            ));
+            let Fact::Known(document) = facts.document else {
+                panic!()
+            };
             assert_eq!((document.title, document.body_prefix), ("t", ""));
-            assert_eq!((document.meta_robots, document.canonical), (None, Some("/c")));
+            assert_eq!(
+                (document.meta_robots, document.canonical),
+                (None, Some("/c"))
+            );
         });
     }
 
@@ -402,13 +482,34 @@ mod tests {
         for (facts, expected) in [
             (json!({}), "`url` is missing"),
             (json!({ "url": "http://h:99999/" }), "port"),
-            (json!({ "url": "http://h/", "dept": 1 }), "did you mean `depth`"),
-            (json!({ "url": "http://h/", "depth": -1 }), "`depth` must be a whole number"),
-            (json!({ "url": "http://h/", "status": 20 }), "`status` must be 100 to 999"),
-            (json!({ "url": "http://h/", "known": 1 }), "`known` must be true or false"),
-            (json!({ "url": "http://h/", "year": 26 }), "`year` must be 1970 to 9999"),
-            (json!({ "url": "http://h/", "usage": { "search": "y" } }), "allow, deny or unset"),
-            (json!({ "url": "http://h/", "address": "x" }), "`address` must be an IP address"),
+            (
+                json!({ "url": "http://h/", "dept": 1 }),
+                "did you mean `depth`",
+            ),
+            (
+                json!({ "url": "http://h/", "depth": -1 }),
+                "`depth` must be a whole number",
+            ),
+            (
+                json!({ "url": "http://h/", "status": 20 }),
+                "`status` must be 100 to 999",
+            ),
+            (
+                json!({ "url": "http://h/", "known": 1 }),
+                "`known` must be true or false",
+            ),
+            (
+                json!({ "url": "http://h/", "year": 26 }),
+                "`year` must be 1970 to 9999",
+            ),
+            (
+                json!({ "url": "http://h/", "usage": { "search": "y" } }),
+                "allow, deny or unset",
+            ),
+            (
+                json!({ "url": "http://h/", "address": "x" }),
+                "`address` must be an IP address",
+            ),
         ] {
             let mistake = read(facts.clone()).unwrap_err();
             assert!(mistake.contains(expected), "{facts} → {mistake}");

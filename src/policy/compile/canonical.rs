@@ -16,11 +16,17 @@ pub(super) struct Mistake {
 
 impl Mistake {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), help: None }
+        Self {
+            message: message.into(),
+            help: None,
+        }
     }
 
     pub(super) fn with_help(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { message: message.into(), help: Some(help.into()) }
+        Self {
+            message: message.into(),
+            help: Some(help.into()),
+        }
     }
 }
 
@@ -49,7 +55,10 @@ pub(super) fn value(
         escaped.text.make_ascii_lowercase();
     }
     // Without regard to letters' case one form of an escape is as good as the other, unless one is no escape.
-    let only_case = escaped.pattern.as_ref().is_some_and(|pattern| !pattern.contains("(?:"));
+    let only_case = escaped
+        .pattern
+        .as_ref()
+        .is_some_and(|pattern| !pattern.contains("(?:"));
     if case == Case::Ignore && only_case {
         escaped.pattern = None;
     }
@@ -57,7 +66,10 @@ pub(super) fn value(
 }
 
 fn plain(text: String) -> Escaped {
-    Escaped { text, pattern: None }
+    Escaped {
+        text,
+        pattern: None,
+    }
 }
 
 /// The region of a field whose texts are parts of a URL; `None` for fields whose texts nobody escapes.
@@ -94,15 +106,26 @@ pub(super) fn region(field: &Field) -> Option<Region> {
 /// Text of a field without a form of its own. What stands before a `?` is path if the text begins where the
 /// field does, and what stands behind it is query in any case.
 fn other(field: &Field, kind: TextWord, text: &str) -> Escaped {
-    let Some(region) = region(field) else { return plain(text.into()) };
+    let Some(region) = region(field) else {
+        return plain(text.into());
+    };
     let from_the_start = matches!(kind, TextWord::Exact | TextWord::Prefix);
     let mut escaped = Escaped::default();
     if region != Region::Either {
         escaped.push_in(region, text);
         return escaped;
     }
-    let (head, query) = text.split_once('?').map_or((text, None), |(head, query)| (head, Some(query)));
-    escaped.push_in(if from_the_start { Region::Path } else { Region::Either }, head);
+    let (head, query) = text
+        .split_once('?')
+        .map_or((text, None), |(head, query)| (head, Some(query)));
+    escaped.push_in(
+        if from_the_start {
+            Region::Path
+        } else {
+            Region::Either
+        },
+        head,
+    );
     if let Some(query) = query {
         escaped.push("?");
         escaped.push_in(Region::Query, query);
@@ -124,13 +147,15 @@ pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
         return Ok(text.to_owned());
     }
     if text.contains('*') {
-        let instead =
-            "write `domain: example.com` for a host and all below it, or `host: { glob: \"*.example.com\" }`";
+        let instead = "write `domain: example.com` for a host and all below it, or `host: { glob: \"*.example.com\" }`";
         return Err(Mistake::with_help("a `*` stands for nothing here", instead));
     }
     if let Some(rest) = text.strip_prefix('.') {
         let instead = format!("write {rest}; `domain` takes in all hosts below");
-        return Err(Mistake::with_help("a host does not begin with a dot", instead));
+        return Err(Mistake::with_help(
+            "a host does not begin with a dot",
+            instead,
+        ));
     }
     if text.contains("://") {
         return Err(Mistake::with_help(
@@ -140,7 +165,10 @@ pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
     }
     let port = text.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit())) && !text.contains("::") {
-        return Err(Mistake::with_help("a host with a port", "write the host alone, or use `authority`"));
+        return Err(Mistake::with_help(
+            "a host with a port",
+            "write the host alone, or use `authority`",
+        ));
     }
     canonical_host(text).map_err(|error| Mistake::new(format!("not a host: {error}")))
 }
@@ -148,7 +176,8 @@ pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
 /// Names in lower case that no parser would change: most of what big lists hold.
 pub(super) fn is_plain_host(text: &str) -> bool {
     let of_a_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let label = |label: &str| !label.is_empty() && label.bytes().all(of_a_name) && !label.contains("--");
+    let label =
+        |label: &str| !label.is_empty() && label.bytes().all(of_a_name) && !label.contains("--");
     // An address in any spelling ends in a label that begins with a digit.
     let last = text.rsplit('.').next().unwrap_or(text);
     last.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.split('.').all(label)
@@ -160,7 +189,8 @@ fn host_part(text: &str) -> Result<String, Mistake> {
     }
     let name = text.trim_matches('.');
     let cannot = "a part of a host with letters outside ASCII must be whole labels";
-    let ascii = canonical_host(name).map_err(|_| Mistake::with_help(cannot, "write them as `xn--…`"))?;
+    let ascii =
+        canonical_host(name).map_err(|_| Mistake::with_help(cannot, "write them as `xn--…`"))?;
     Ok(text.replace(name, &ascii))
 }
 
@@ -188,7 +218,10 @@ pub(super) fn whole_url(text: &str) -> Result<Escaped, Mistake> {
     };
     if rest.contains('#') {
         let instead = "leave out the `#` and what follows it; a `#` in a URL is written %23";
-        return Err(Mistake::with_help("a URL is judged without its fragment", instead));
+        return Err(Mistake::with_help(
+            "a URL is judged without its fragment",
+            instead,
+        ));
     }
     let front = UrlTarget::parse(&format!("{front}/"))
         .map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
@@ -196,14 +229,21 @@ pub(super) fn whole_url(text: &str) -> Result<Escaped, Mistake> {
     escaped.push(front.base().trim_end_matches('/'));
     escaped.push(if rest.starts_with('/') { "" } else { "/" });
     push_path_and_query(&mut escaped, rest);
-    let whole =
-        UrlTarget::parse(&escaped.text).map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
-    if whole.as_str() == escaped.text { Ok(escaped) } else { Ok(plain(whole.as_str().to_owned())) }
+    let whole = UrlTarget::parse(&escaped.text)
+        .map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
+    if whole.as_str() == escaped.text {
+        Ok(escaped)
+    } else {
+        Ok(plain(whole.as_str().to_owned()))
+    }
 }
 
 fn not_a_url(text: &str) -> Mistake {
-    let instead =
-        if text.starts_with('/') { "write `path: …`" } else { "write it with `http://` or `https://`" };
+    let instead = if text.starts_with('/') {
+        "write `path: …`"
+    } else {
+        "write it with `http://` or `https://`"
+    };
     Mistake::with_help("not a URL", instead)
 }
 
@@ -215,7 +255,9 @@ fn front(url: &str) -> Option<(&str, &str)> {
 }
 
 fn push_path_and_query(escaped: &mut Escaped, text: &str) {
-    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let (path, query) = text
+        .split_once('?')
+        .map_or((text, None), |(path, query)| (path, Some(query)));
     escaped.push_in(Region::Path, path);
     if let Some(query) = query {
         escaped.push("?");
@@ -231,7 +273,11 @@ pub(super) fn url_prefix(text: &str) -> Escaped {
         escaped.push(text);
         return escaped;
     };
-    let whole = if rest.is_empty() { None } else { UrlTarget::parse(&format!("{front}/")).ok() };
+    let whole = if rest.is_empty() {
+        None
+    } else {
+        UrlTarget::parse(&format!("{front}/")).ok()
+    };
     match whole {
         Some(url) => escaped.push(url.base().trim_end_matches('/')),
         None => escaped.push(&front.to_lowercase()),
@@ -246,7 +292,8 @@ pub(super) fn url_prefix(text: &str) -> Escaped {
 /// The beginnings of the URLs of a site: also of its `www.` twin if it has no path.
 pub(super) fn site(text: &str) -> Result<Vec<Escaped>, Mistake> {
     let url = whole_url(text)?;
-    let target = UrlTarget::parse(&url.text).map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
+    let target =
+        UrlTarget::parse(&url.text).map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
     if target.path_and_query() != "/" {
         return Ok(vec![url]);
     }
@@ -257,7 +304,11 @@ pub(super) fn site(text: &str) -> Result<Vec<Escaped>, Mistake> {
         None => format!("{scheme}://www.{authority}/"),
     };
     // An address has no such twin.
-    if target.ip().is_some() { Ok(vec![url]) } else { Ok(vec![url, plain(twin)]) }
+    if target.ip().is_some() {
+        Ok(vec![url])
+    } else {
+        Ok(vec![url, plain(twin)])
+    }
 }
 
 /// A path from its beginning to its end, dot segments resolved.
@@ -275,7 +326,10 @@ fn extension(text: &str) -> Result<Escaped, Mistake> {
     let bare = text.strip_prefix('.').unwrap_or(text);
     let bare = bare.strip_prefix("*.").unwrap_or(bare);
     if bare.is_empty() || bare.contains(['/', '?', '*']) {
-        return Err(Mistake::with_help("not the extension of a name", "written like gif, tar.gz"));
+        return Err(Mistake::with_help(
+            "not the extension of a name",
+            "written like gif, tar.gz",
+        ));
     }
     let mut escaped = Escaped::default();
     escaped.push_in(Region::Path, &bare.to_ascii_lowercase());
@@ -298,9 +352,14 @@ fn directory(text: &str) -> Result<Escaped, Mistake> {
 pub(super) fn surt_prefix(text: &str) -> Result<String, Mistake> {
     let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
     let bare = bare.strip_prefix('(').unwrap_or(bare);
-    let (host, path) = bare.split_once(')').map_or((bare, None), |(host, path)| (host, Some(path)));
+    let (host, path) = bare
+        .split_once(')')
+        .map_or((bare, None), |(host, path)| (host, Some(path)));
     if host.is_empty() || host.contains(['/', '(', '?']) {
-        return Err(Mistake::with_help("not a SURT", "written like com,example, or com,example,)/path"));
+        return Err(Mistake::with_help(
+            "not a SURT",
+            "written like com,example, or com,example,)/path",
+        ));
     }
     if host.contains('.') && !host.contains(',') {
         let turned: Vec<&str> = host.rsplit('.').collect();
@@ -339,7 +398,12 @@ mod tests {
             (Field::Url, Exact, "http://h", "http://h/"),
             (Field::Url, Exact, "HTTP://H:80?a", "http://h/?a"),
             (Field::Url, Exact, "http://h/a/../b", "http://h/b"),
-            (Field::Url, Exact, "http://h/a b?c d", "http://h/a%20b?c%20d"),
+            (
+                Field::Url,
+                Exact,
+                "http://h/a b?c d",
+                "http://h/a%20b?c%20d",
+            ),
             (Field::Url, Prefix, "HTTP://H.com:80/A", "http://h.com/A"),
             (Field::Url, Prefix, "http://H.co", "http://h.co"),
             (Field::Path, Exact, "/a/./b", "/a/b"),
@@ -352,7 +416,11 @@ mod tests {
             (Field::Param("x".into()), Exact, "a b<", "a b<"),
         ] {
             let found = canonical(&field, kind, text);
-            assert_eq!((found.text.as_str(), found.pattern), (expected, None), "{text}");
+            assert_eq!(
+                (found.text.as_str(), found.pattern),
+                (expected, None),
+                "{text}"
+            );
         }
     }
 
@@ -360,20 +428,42 @@ mod tests {
     fn letters_in_escapes_make_a_pattern() {
         let found = canonical(&Field::Path, TextWord::Prefix, "/é");
         assert_eq!(found.pattern.as_deref(), Some("/%[Cc]3%[Aa]9"));
-        let found = value(&Field::Path, TextWord::Prefix, Case::Ignore, Form::Canonical, "/é").unwrap();
+        let found = value(
+            &Field::Path,
+            TextWord::Prefix,
+            Case::Ignore,
+            Form::Canonical,
+            "/é",
+        )
+        .unwrap();
         assert_eq!(found.pattern, None);
-        let found =
-            value(&Field::Path, TextWord::Prefix, Case::Distinguish, Form::Normalised, "/é%7e").unwrap();
+        let found = value(
+            &Field::Path,
+            TextWord::Prefix,
+            Case::Distinguish,
+            Form::Normalised,
+            "/é%7e",
+        )
+        .unwrap();
         assert_eq!((found.text.as_str(), found.pattern), ("/%C3%A9~", None));
     }
 
     #[test]
     fn sites_have_a_twin_only_without_a_path() {
         let texts = |site: Vec<Escaped>| site.into_iter().map(|s| s.text).collect::<Vec<_>>();
-        assert_eq!(texts(site("http://H").unwrap()), ["http://h/", "http://www.h/"]);
-        assert_eq!(texts(site("https://www.h:444/").unwrap()), ["https://www.h:444/", "https://h:444/"]);
+        assert_eq!(
+            texts(site("http://H").unwrap()),
+            ["http://h/", "http://www.h/"]
+        );
+        assert_eq!(
+            texts(site("https://www.h:444/").unwrap()),
+            ["https://www.h:444/", "https://h:444/"]
+        );
         assert_eq!(texts(site("http://h/p").unwrap()), ["http://h/p"]);
-        assert_eq!(texts(site("http://10.0.0.1").unwrap()), ["http://10.0.0.1/"]);
+        assert_eq!(
+            texts(site("http://10.0.0.1").unwrap()),
+            ["http://10.0.0.1/"]
+        );
     }
 
     #[test]
@@ -385,6 +475,12 @@ mod tests {
         ] {
             assert_eq!(surt_prefix(text).unwrap(), expected);
         }
-        assert!(surt_prefix("www.example.com").unwrap_err().help.unwrap().contains("com,example,www,)/"));
+        assert!(
+            surt_prefix("www.example.com")
+                .unwrap_err()
+                .help
+                .unwrap()
+                .contains("com,example,www,)/")
+        );
     }
 }

@@ -33,7 +33,9 @@ pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
     // Of a policy that is refused the ids may be what is wrong.
     if let Some(first) = nameless.first().filter(|_| !problems.has_errors()) {
         let message = match nameless.len() {
-            1 => "a rule without an id: its name in headers, logs and metrics is its position".into(),
+            1 => {
+                "a rule without an id: its name in headers, logs and metrics is its position".into()
+            }
             n => format!(
                 "{n} rules without an id: their names in headers, logs and metrics are their positions"
             ),
@@ -49,12 +51,18 @@ pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
     }
     let mut found = Vec::new();
     filter.condition.each_atom(&mut |atom| {
-        if matches!(atom.field, Some(Field::Depth | Field::Referer | Field::Dest)) {
+        if matches!(
+            atom.field,
+            Some(Field::Depth | Field::Referer | Field::Dest)
+        ) {
             found.push(atom);
         }
     });
     for atom in found {
-        let message = format!("`require` on `{}` filters every request that does not tell it", atom.word);
+        let message = format!(
+            "`require` on `{}` filters every request that does not tell it",
+            atom.word
+        );
         let problem = Problem::warning(&atom.place, message).found(&*atom.word);
         problems.push(problem.help("write `forbid` with what is not wanted"));
     }
@@ -64,7 +72,12 @@ pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
 pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     let ids = || policy.rules.iter().map(|rule| rule.id.as_str());
     for case in cases {
-        if let Some(rule) = case.expect.rule.as_deref().filter(|rule| !ids().any(|id| id == *rule)) {
+        if let Some(rule) = case
+            .expect
+            .rule
+            .as_deref()
+            .filter(|rule| !ids().any(|id| id == *rule))
+        {
             problems.push(
                 Problem::error(&case.place, "the case expects a rule that does not exist")
                     .found(rule)
@@ -77,10 +90,13 @@ pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
         return;
     }
     for case in cases.iter().filter(|case| is_answer_expected(policy, case)) {
-        let message = "`status` is the origin's, and the case is refused before the origin is asked";
+        let message =
+            "`status` is the origin's, and the case is refused before the origin is asked";
         let problem = Problem::warning(&case.place, message);
         problems.push(
-            problem.help("for the status of the answer write `expect: { verdict: reject, status: … }`"),
+            problem.help(
+                "for the status of the answer write `expect: { verdict: reject, status: … }`",
+            ),
         );
     }
 }

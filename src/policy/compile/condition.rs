@@ -38,8 +38,12 @@ impl Conditions<'_> {
     pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
         match source {
             SourceCondition::Always => Condition::Always,
-            SourceCondition::All(parts) => Condition::All(parts.iter().map(|p| self.compile(p)).collect()),
-            SourceCondition::Any(parts) => Condition::Any(parts.iter().map(|p| self.compile(p)).collect()),
+            SourceCondition::All(parts) => {
+                Condition::All(parts.iter().map(|p| self.compile(p)).collect())
+            }
+            SourceCondition::Any(parts) => {
+                Condition::Any(parts.iter().map(|p| self.compile(p)).collect())
+            }
             SourceCondition::Not(part) => Condition::Not(Box::new(self.compile(part))),
             SourceCondition::Atom(atom) => self.atom(atom),
         }
@@ -56,7 +60,10 @@ impl Conditions<'_> {
                 vec![plain(field.clone(), Test::Number(ranges))]
             }
             (SourceTest::Networks(values), Some(field)) => {
-                let networks = values.iter().filter_map(|value| self.network(value)).collect();
+                let networks = values
+                    .iter()
+                    .filter_map(|value| self.network(value))
+                    .collect();
                 vec![plain(field.clone(), Test::Address(Networks(networks)))]
             }
         };
@@ -64,13 +71,25 @@ impl Conditions<'_> {
         match last {
             None => Condition::Always,
             Some(only) if tests.is_empty() => only,
-            Some(last) => Condition::Any(tests.into_iter().map(condition_of).chain([last]).collect()),
+            Some(last) => {
+                Condition::Any(tests.into_iter().map(condition_of).chain([last]).collect())
+            }
         }
     }
 
     /// One test for the values that are plain text, and one for those that became expressions.
-    fn text(&mut self, atom: &SourceAtom, field: &Field, word: TextWord, values: &[Text]) -> Vec<Atom> {
-        let case = if field.ignores_case() { Case::Ignore } else { atom.case };
+    fn text(
+        &mut self,
+        atom: &SourceAtom,
+        field: &Field,
+        word: TextWord,
+        values: &[Text],
+    ) -> Vec<Atom> {
+        let case = if field.ignores_case() {
+            Case::Ignore
+        } else {
+            atom.case
+        };
         let mut texts: Vec<Box<str>> = Vec::new();
         let mut regexes: Vec<Regex> = Vec::new();
         let mut written: Vec<Written> = Vec::new();
@@ -80,19 +99,31 @@ impl Conditions<'_> {
                 Some(Compiled::Plain(forms)) => texts.extend(forms),
                 Some(Compiled::Regex(regex)) => {
                     regexes.push(regex);
-                    written.push(Written { kind: word.as_str(), text: value.value.clone() });
+                    written.push(Written {
+                        kind: word.as_str(),
+                        text: value.value.clone(),
+                    });
                 }
                 None => {}
             }
         }
-        let test = |kind| Test::Text(TextTest { kind, case, form: atom.form });
+        let test = |kind| {
+            Test::Text(TextTest {
+                kind,
+                case,
+                form: atom.form,
+            })
+        };
         let mut tests = Vec::new();
         if !texts.is_empty() {
             tests.push(plain(field.clone(), test(kind_of(word)(texts.into()))));
         }
         if !regexes.is_empty() {
             let test = test(TextKind::Regex(regexes.into()));
-            tests.push(Atom { written: written.into(), ..plain(field.clone(), test) });
+            tests.push(Atom {
+                written: written.into(),
+                ..plain(field.clone(), test)
+            });
         }
         tests
     }
@@ -115,9 +146,12 @@ impl Conditions<'_> {
                 }
             },
             TextWord::Glob => self::glob(field, case, form, text),
-            TextWord::Site => canonical::site(text)
-                .map(|sites| Compiled::Plain(sites.into_iter().map(|site| site.text.into()).collect())),
-            TextWord::Surt => canonical::surt_prefix(text).map(|surt| Compiled::Plain(vec![surt.into()])),
+            TextWord::Site => canonical::site(text).map(|sites| {
+                Compiled::Plain(sites.into_iter().map(|site| site.text.into()).collect())
+            }),
+            TextWord::Surt => {
+                canonical::surt_prefix(text).map(|surt| Compiled::Plain(vec![surt.into()]))
+            }
             TextWord::Exact
             | TextWord::Prefix
             | TextWord::Suffix
@@ -127,12 +161,17 @@ impl Conditions<'_> {
             | TextWord::Under => canonical::value(field, word, case, form, text)
                 .and_then(|value| plain_or_regex(word, value, case)),
         };
-        compiled.map_err(|mistake| self.problems.push(problem(value, mistake))).ok()
+        compiled
+            .map_err(|mistake| self.problems.push(problem(value, mistake)))
+            .ok()
     }
 
     fn invalid_pattern(&mut self, value: &Text, PatternMistake { mistake, at }: PatternMistake) {
         let problem = problem(value, mistake);
-        self.invalid.push(Problem { within: at, ..problem });
+        self.invalid.push(Problem {
+            within: at,
+            ..problem
+        });
     }
 
     /// What is counted is a thing of the path or the query, whichever part of the URL the kind stands under.
@@ -144,7 +183,11 @@ impl Conditions<'_> {
             CountWord::Repeats => (Field::Path, TextKind::Repeats(ranges)),
             CountWord::Params => (Field::Query, TextKind::Params(ranges)),
         };
-        let test = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
+        let test = TextTest {
+            kind,
+            case: Case::Distinguish,
+            form: Form::Canonical,
+        };
         vec![plain(field, Test::Text(test))]
     }
 
@@ -164,7 +207,8 @@ impl Conditions<'_> {
         let found = network(&value.value);
         if found.is_none() {
             let problem = Problem::error(&value.place, "not a network").found(&*value.value);
-            self.invalid.push(problem.help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"));
+            self.invalid
+                .push(problem.help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"));
         }
         found
     }
@@ -172,10 +216,14 @@ impl Conditions<'_> {
     /// Membership in any of some lists.
     fn member(&mut self, atom: &SourceAtom, names: &[Text], field: Option<&Field>) -> Condition {
         if atom.case == Case::Ignore || atom.form == Form::Normalised {
-            let message = "`case` and `norm` do not work with `in`: items are compared as their kind says";
+            let message =
+                "`case` and `norm` do not work with `in`: items are compared as their kind says";
             self.problems.push(Problem::error(&atom.place, message));
         }
-        let tests: Vec<Condition> = names.iter().filter_map(|name| self.in_list(name, field)).collect();
+        let tests: Vec<Condition> = names
+            .iter()
+            .filter_map(|name| self.in_list(name, field))
+            .collect();
         match <[Condition; 1]>::try_from(tests) {
             Ok([only]) => only,
             Err(tests) if tests.is_empty() => Condition::Always,
@@ -187,28 +235,46 @@ impl Conditions<'_> {
         let Some((place, kind)) = self.lists.find(&name.value) else {
             let problem = Problem::error(&name.place, "no list of this name").found(&*name.value);
             let names: Vec<&str> = self.lists.names().collect();
-            self.problems.push(if names.is_empty() { problem } else { problem.allowed(names) });
+            self.problems.push(if names.is_empty() {
+                problem
+            } else {
+                problem.allowed(names)
+            });
             return None;
         };
         let kind = kind?;
         let Some(field) = field.cloned().or_else(|| field_of(kind)) else {
-            let problem =
-                Problem::error(&name.place, "a list of values does not say which field it is compared with");
-            self.problems
-                .push(problem.found(&*name.value).help(format!("write `host: {{ in: {} }}`", name.value)));
+            let problem = Problem::error(
+                &name.place,
+                "a list of values does not say which field it is compared with",
+            );
+            self.problems.push(
+                problem
+                    .found(&*name.value)
+                    .help(format!("write `host: {{ in: {} }}`", name.value)),
+            );
             return None;
         };
         if (kind == ListKind::Addresses) != (field.value_type() == ValueType::Address) {
-            let problem = Problem::error(&name.place, "only `address` and lists of addresses go together");
+            let problem = Problem::error(
+                &name.place,
+                "only `address` and lists of addresses go together",
+            );
             self.problems.push(problem.found(&*name.value));
             return None;
         }
-        let place = if field.ignores_case() { self.lists.in_lower_case(place) } else { place };
+        let place = if field.ignores_case() {
+            self.lists.in_lower_case(place)
+        } else {
+            place
+        };
         Some(condition_of(plain(field, Test::In(place))))
     }
 
     fn problems_of(&mut self, problems: Vec<Problem>) {
-        problems.into_iter().for_each(|problem| self.problems.push(problem));
+        problems
+            .into_iter()
+            .for_each(|problem| self.problems.push(problem));
     }
 }
 
@@ -220,7 +286,11 @@ enum Compiled {
 
 /// An atom whose test says itself what was written.
 fn plain(field: Field, test: Test) -> Atom {
-    Atom { field, test, written: [].into() }
+    Atom {
+        field,
+        test,
+        written: [].into(),
+    }
 }
 
 fn condition_of(atom: Atom) -> Condition {
@@ -229,7 +299,10 @@ fn condition_of(atom: Atom) -> Condition {
 
 pub(super) fn problem(value: &Text, mistake: Mistake) -> Problem {
     let problem = Problem::error(&value.place, mistake.message).found(&*value.value);
-    Problem { help: mistake.help, ..problem }
+    Problem {
+        help: mistake.help,
+        ..problem
+    }
 }
 
 /// The kind of test on plain values.
@@ -248,7 +321,9 @@ fn kind_of(word: TextWord) -> fn(Box<[Box<str>]>) -> TextKind {
 
 /// A value with one form stays text; one with several becomes an expression for all of them.
 fn plain_or_regex(word: TextWord, value: Escaped, case: Case) -> Result<Compiled, Mistake> {
-    let Some(pattern) = value.pattern else { return Ok(Compiled::Plain(vec![value.text.into()])) };
+    let Some(pattern) = value.pattern else {
+        return Ok(Compiled::Plain(vec![value.text.into()]));
+    };
     let anchored = match word {
         TextWord::Exact => format!(r"\A(?:{pattern})\z"),
         TextWord::Prefix => format!(r"\A(?:{pattern})"),
@@ -269,7 +344,9 @@ fn glob(field: &Field, case: Case, form: Form, text: &str) -> Result<Compiled, M
     let mut wrong = None;
     let pattern = regex::of_glob(text, |literal| {
         match canonical::value(field, TextWord::Contains, case, form, literal) {
-            Ok(escaped) => escaped.pattern.unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
+            Ok(escaped) => escaped
+                .pattern
+                .unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
             Err(mistake) => {
                 wrong = Some(mistake);
                 String::new()
@@ -302,12 +379,15 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
     }
     let (address, mask) = text.split_once(char::is_whitespace)?;
     let (address, mask): (Ipv4Addr, Ipv4Addr) = (address.parse().ok()?, mask.trim().parse().ok()?);
-    Ipv4Net::with_netmask(address, mask).ok().map(|network| IpNet::V4(network.trunc()))
+    Ipv4Net::with_netmask(address, mask)
+        .ok()
+        .map(|network| IpNet::V4(network.trunc()))
 }
 
 fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
-        && let (Some(v4), Some(length)) = (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
+        && let (Some(v4), Some(length)) =
+            (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
         && let Ok(v4) = Ipv4Net::new(v4, length)
     {
         return IpNet::V4(v4);
@@ -332,7 +412,11 @@ mod tests {
             ("9.0.0.0 255.0.255.0", None),
             ("example.com", None),
         ] {
-            assert_eq!(network(text).map(|n| n.to_string()).as_deref(), expected, "{text}");
+            assert_eq!(
+                network(text).map(|n| n.to_string()).as_deref(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

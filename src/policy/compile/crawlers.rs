@@ -3,16 +3,23 @@
 
 use crate::policy::field::Field;
 use crate::policy::source::tree::{
-    Source, SourceAtom, SourceBody, SourceCondition, SourceGuard, SourceRule, SourceTest, Text, TextWord,
+    Source, SourceAtom, SourceBody, SourceCondition, SourceGuard, SourceRule, SourceTest, Text,
+    TextWord,
 };
 
 /// The crawlers of spaces and the whole names in conditions on the crawler, those of disabled rules aside.
 pub(super) fn named(source: &Source) -> Vec<Text> {
     let mut names = Vec::new();
-    source.rules.iter().for_each(|rule| of_rule(rule, &mut names));
+    source
+        .rules
+        .iter()
+        .for_each(|rule| of_rule(rule, &mut names));
     for space in &source.spaces {
         names.extend(space.crawlers.iter().cloned());
-        space.rules.iter().for_each(|rule| of_rule(rule, &mut names));
+        space
+            .rules
+            .iter()
+            .for_each(|rule| of_rule(rule, &mut names));
     }
     names
 }
@@ -37,7 +44,9 @@ fn of_rule(rule: &SourceRule, names: &mut Vec<Text>) {
 
 fn of_condition(condition: &SourceCondition, names: &mut Vec<Text>) {
     condition.each_atom(&mut |atom: &SourceAtom| {
-        if let (Some(Field::Crawler), SourceTest::Text(TextWord::Exact, values)) = (&atom.field, &atom.test) {
+        if let (Some(Field::Crawler), SourceTest::Text(TextWord::Exact, values)) =
+            (&atom.field, &atom.test)
+        {
             names.extend(values.iter().cloned());
         }
     });

@@ -50,16 +50,26 @@ pub(super) struct Draft<'s> {
 impl<'s> Drafts<'s> {
     /// Lays out the rules of a policy.
     pub(super) fn of(source: &'s Source, lists: &mut Lists, problems: &mut Problems) -> Self {
-        let drafts = Self { all: Vec::new(), disabled: 0 };
+        let drafts = Self {
+            all: Vec::new(),
+            disabled: 0,
+        };
         let home = Home::Document;
-        let mut layout = Layout { drafts, lists, problems, on_invalid: source.on_invalid_rule, home };
+        let mut layout = Layout {
+            drafts,
+            lists,
+            problems,
+            on_invalid: source.on_invalid_rule,
+            home,
+        };
         layout.list(&source.rules, None, Mode::Enforce);
         for (place, space) in source.spaces.iter().enumerate() {
             layout.home = Home::Space(place);
             layout.list(&space.rules, None, Mode::Enforce);
         }
         layout.home = Home::Global;
-        if let Some(SourceGlobal::Rules(rules)) = source.global.as_ref().map(|global| &global.value) {
+        if let Some(SourceGlobal::Rules(rules)) = source.global.as_ref().map(|global| &global.value)
+        {
             layout.list(rules, None, Mode::Enforce);
         }
         layout.drafts
@@ -68,9 +78,20 @@ impl<'s> Drafts<'s> {
     /// The stretch of the rules that belong together.
     pub(super) fn range(&self, home: Home) -> RuleRange {
         let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let from = self.all.iter().position(|draft| draft.home == home).unwrap_or(0);
-        let to = self.all.iter().rposition(|draft| draft.home == home).map_or(from, |last| last + 1);
-        RuleRange { from: number(from), to: number(to) }
+        let from = self
+            .all
+            .iter()
+            .position(|draft| draft.home == home)
+            .unwrap_or(0);
+        let to = self
+            .all
+            .iter()
+            .rposition(|draft| draft.home == home)
+            .map_or(from, |last| last + 1);
+        RuleRange {
+            from: number(from),
+            to: number(to),
+        }
     }
 
     /// Those among which a rule is chosen, if it stands in a `match: first` list.
@@ -87,7 +108,9 @@ impl<'s> Drafts<'s> {
 
     /// The rules of a home that stand in no group.
     pub(super) fn outermost(&self, home: Home) -> impl Iterator<Item = &Draft<'s>> {
-        self.all.iter().filter(move |draft| draft.home == home && draft.parent.is_none())
+        self.all
+            .iter()
+            .filter(move |draft| draft.home == home && draft.parent.is_none())
     }
 
     /// The direct children of a rule.
@@ -111,9 +134,14 @@ impl Draft<'_> {
 
     /// The stage for which it waits by its own word: `stage`, or that of `as`.
     pub(super) fn waits_for(&self) -> Option<PolicyStage> {
-        let soft = matches!(&self.source.body, SourceBody::Filter(filter) if filter.soft_error.is_some());
+        let soft =
+            matches!(&self.source.body, SourceBody::Filter(filter) if filter.soft_error.is_some());
         let of_soft = soft.then_some(PolicyStage::Document);
-        self.source.stage.as_ref().map(|stage| stage.value).max(of_soft)
+        self.source
+            .stage
+            .as_ref()
+            .map(|stage| stage.value)
+            .max(of_soft)
     }
 }
 
@@ -150,7 +178,14 @@ impl<'s> Layout<'s, '_> {
         self.report(rule, invalid);
         let place = self.drafts.all.len();
         let (home, end) = (self.home, place + 1);
-        self.drafts.all.push(Draft { source: rule, home, parent, end, condition, mode });
+        self.drafts.all.push(Draft {
+            source: rule,
+            home,
+            parent,
+            end,
+            condition,
+            mode,
+        });
         if let SourceBody::Group(group) = &rule.body {
             self.list(&group.rules, Some(place), mode);
         }
@@ -162,9 +197,14 @@ impl<'s> Layout<'s, '_> {
     }
 
     fn condition(&mut self, rule: &SourceRule) -> (Condition, Vec<Problem>) {
-        let Some(source) = condition_of(rule) else { return (Condition::Always, Vec::new()) };
-        let mut conditions =
-            Conditions { lists: &mut *self.lists, problems: &mut *self.problems, invalid: Vec::new() };
+        let Some(source) = condition_of(rule) else {
+            return (Condition::Always, Vec::new());
+        };
+        let mut conditions = Conditions {
+            lists: &mut *self.lists,
+            problems: &mut *self.problems,
+            invalid: Vec::new(),
+        };
         let condition = conditions.compile(source);
         (condition, conditions.invalid)
     }
@@ -176,11 +216,16 @@ impl<'s> Layout<'s, '_> {
         }
         if self.on_invalid == OnInvalidRule::Disable {
             self.drafts.disabled += 1;
-            invalid.iter_mut().for_each(|problem| problem.severity = Severity::Warning);
-            let message = "the rule and all in it is disabled, since its condition cannot be compiled";
+            invalid
+                .iter_mut()
+                .for_each(|problem| problem.severity = Severity::Warning);
+            let message =
+                "the rule and all in it is disabled, since its condition cannot be compiled";
             invalid.push(Problem::warning(&rule.place, message));
         }
-        invalid.into_iter().for_each(|problem| self.problems.push(problem));
+        invalid
+            .into_iter()
+            .for_each(|problem| self.problems.push(problem));
     }
 }
 

@@ -37,8 +37,11 @@ impl Escaped {
                 Forms::Itself => self.push(c.encode_utf8(&mut [0; 4])),
                 Forms::Escape => self.push_forms(&escape(c), pattern_of_escape(c)),
                 Forms::Both => {
-                    let pattern =
-                        format!("(?:{}|{})", regex_syntax::escape(&c.to_string()), pattern_of_escape(c));
+                    let pattern = format!(
+                        "(?:{}|{})",
+                        regex_syntax::escape(&c.to_string()),
+                        pattern_of_escape(c)
+                    );
                     self.push_forms(c.encode_utf8(&mut [0; 4]), pattern);
                 }
             }
@@ -91,7 +94,10 @@ fn escaped_everywhere(c: char) -> bool {
 }
 
 fn escape(c: char) -> String {
-    c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")).collect()
+    c.encode_utf8(&mut [0; 4])
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect()
 }
 
 /// `%3[Cc]` for `<`.
@@ -108,7 +114,11 @@ pub(super) fn pattern_for(region: Region, c: char) -> Option<String> {
     match forms(region, c) {
         Forms::Itself => None,
         Forms::Escape => Some(format!("(?:{})", pattern_of_escape(c))),
-        Forms::Both => Some(format!("(?:{}|{})", regex_syntax::escape(&c.to_string()), pattern_of_escape(c))),
+        Forms::Both => Some(format!(
+            "(?:{}|{})",
+            regex_syntax::escape(&c.to_string()),
+            pattern_of_escape(c)
+        )),
     }
 }
 
@@ -118,7 +128,10 @@ mod tests {
 
     #[test]
     fn the_sets_are_those_of_the_url_library() {
-        for c in (0x20..0x7f).map(|b: u8| b as char).chain(['é', '日']).filter(|c| !matches!(c, '?' | '\\'))
+        for c in (0x20..0x7f)
+            .map(|b: u8| b as char)
+            .chain(['é', '日'])
+            .filter(|c| !matches!(c, '?' | '\\'))
         {
             let url = url::Url::parse(&format!("http://h/x{c}")).unwrap();
             let in_path = c == '#' || url.path() != format!("/x{c}");
@@ -137,9 +150,18 @@ mod tests {
             (escaped.text, escaped.pattern)
         };
         assert_eq!(of(Region::Path, "/a b"), ("/a%20b".into(), None));
-        assert_eq!(of(Region::Path, "/a.<"), ("/a.%3C".into(), Some("/a\\.%3[Cc]".into())));
+        assert_eq!(
+            of(Region::Path, "/a.<"),
+            ("/a.%3C".into(), Some("/a\\.%3[Cc]".into()))
+        );
         assert_eq!(of(Region::Query, "{x}"), ("{x}".into(), None));
-        assert_eq!(of(Region::Either, "{"), ("{".into(), Some("(?:\\{|%7[Bb])".into())));
-        assert_eq!(of(Region::Path, "é"), ("%C3%A9".into(), Some("%[Cc]3%[Aa]9".into())));
+        assert_eq!(
+            of(Region::Either, "{"),
+            ("{".into(), Some("(?:\\{|%7[Bb])".into()))
+        );
+        assert_eq!(
+            of(Region::Path, "é"),
+            ("%C3%A9".into(), Some("%[Cc]3%[Aa]9".into()))
+        );
     }
 }

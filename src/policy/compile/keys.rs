@@ -17,26 +17,44 @@ use super::regex;
 
 /// One item, unless something is wrong with it.
 pub(super) fn replacement(item: &Value) -> Option<Replacement> {
-    let compiled = regex::compile(text(item, "regex")?, canonical::region(&Field::Url), Case::Distinguish);
-    let reach = if get(item, "rewrite") == Some(&Value::Bool(true)) { Reach::Fetch } else { Reach::Key };
-    Some(Replacement { regex: compiled.ok()?, with: text(item, "with")?.into(), reach })
+    let compiled = regex::compile(
+        text(item, "regex")?,
+        canonical::region(&Field::Url),
+        Case::Distinguish,
+    );
+    let reach = if get(item, "rewrite") == Some(&Value::Bool(true)) {
+        Reach::Fetch
+    } else {
+        Reach::Key
+    };
+    Some(Replacement {
+        regex: compiled.ok()?,
+        with: text(item, "with")?.into(),
+        reach,
+    })
 }
 
 /// What is wrong with a value of `replace`.
 pub(super) fn check(option: &SourceOption, problems: &mut Problems) {
-    let Value::List(items) = &option.value else { return };
+    let Value::List(items) = &option.value else {
+        return;
+    };
     if *option.path != *schema::REPLACE_PATH {
         return;
     }
     let before = problems.len();
-    items.iter().for_each(|item| check_item(option, item, problems));
+    items
+        .iter()
+        .for_each(|item| check_item(option, item, problems));
     if problems.len() == before {
         changed_twice(option, items, problems);
     }
 }
 
 fn check_item(option: &SourceOption, item: &Value, problems: &mut Problems) {
-    let (Some(pattern), Some(with)) = (text(item, "regex"), text(item, "with")) else { return };
+    let (Some(pattern), Some(with)) = (text(item, "regex"), text(item, "with")) else {
+        return;
+    };
     match regex::compile(pattern, canonical::region(&Field::Url), Case::Distinguish) {
         Err(wrong) => {
             let problem = Problem::error(&option.place, wrong.mistake.message).found(pattern);
@@ -49,7 +67,11 @@ fn check_item(option: &SourceOption, item: &Value, problems: &mut Problems) {
             if let Some(name) = unknown_group(&regex, with) {
                 let message = format!("`with` names a group that `regex` does not have: `{name}`");
                 let help = "write ${1} before a letter, a digit or `_`, and $$ for a dollar";
-                problems.push(Problem::error(&option.place, message).found(with).help(help));
+                problems.push(
+                    Problem::error(&option.place, message)
+                        .found(with)
+                        .help(help),
+                );
             }
         }
     }
@@ -73,9 +95,12 @@ fn groups(with: &str) -> impl Iterator<Item = &str> {
                 rest = behind;
                 continue;
             }
-            let braced = behind.strip_prefix('{').and_then(|name| name.split_once('}'));
-            let length =
-                behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(behind.len());
+            let braced = behind
+                .strip_prefix('{')
+                .and_then(|name| name.split_once('}'));
+            let length = behind
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(behind.len());
             let (name, after) = braced.unwrap_or_else(|| behind.split_at(length));
             rest = after;
             if !name.is_empty() {
@@ -91,7 +116,11 @@ fn changed_twice(option: &SourceOption, items: &[Value], problems: &mut Problems
     let all: Vec<Replacement> = items.iter().filter_map(replacement).collect();
     let all: Vec<&Replacement> = all.iter().filter(|one| one.reach == Reach::Fetch).collect();
     let through = |url: &str, list: &[&Replacement]| {
-        list.iter().fold(Cow::Borrowed(url), |url, one| Cow::Owned(one.apply(url).into_owned())).into_owned()
+        list.iter()
+            .fold(Cow::Borrowed(url), |url, one| {
+                Cow::Owned(one.apply(url).into_owned())
+            })
+            .into_owned()
     };
     let mut rest = &*all;
     while let Some((one, behind)) = rest.split_first() {
@@ -102,7 +131,8 @@ fn changed_twice(option: &SourceOption, items: &[Value], problems: &mut Problems
         let once = through(&one.with.replace("$$", "$"), behind);
         let again = through(&once, &all);
         if again != once {
-            let message = "a URL is rewritten once, and this list would change its own outcome again";
+            let message =
+                "a URL is rewritten once, and this list would change its own outcome again";
             let problem = Problem::error(&option.place, message).found(&*once);
             problems.push(problem.help(format!("write what it comes to at last: `{again}`")));
         }
@@ -110,12 +140,21 @@ fn changed_twice(option: &SourceOption, items: &[Value], problems: &mut Problems
 }
 
 fn text<'v>(item: &'v Value, key: &str) -> Option<&'v str> {
-    if let Value::Text(text) = get(item, key)? { Some(text) } else { None }
+    if let Value::Text(text) = get(item, key)? {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 fn get<'v>(item: &'v Value, key: &str) -> Option<&'v Value> {
-    let Value::Map(entries) = item else { return None };
-    entries.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
+    let Value::Map(entries) = item else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|(k, _)| **k == *key)
+        .map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -29,14 +29,29 @@ pub(super) struct Lists {
 impl Lists {
     /// Compiles all lists; wrong items are reported.
     pub(super) fn compile(sources: &[SourceList], problems: &mut Problems) -> Self {
-        let mut lists =
-            Self { all: Vec::new(), by_name: HashMap::new(), lower: HashMap::new(), used: Vec::new() };
+        let mut lists = Self {
+            all: Vec::new(),
+            by_name: HashMap::new(),
+            lower: HashMap::new(),
+            used: Vec::new(),
+        };
         for source in sources {
             let place = lists.all.len();
-            lists.by_name.entry(source.name.value.clone()).or_insert((place, source.kind));
+            lists
+                .by_name
+                .entry(source.name.value.clone())
+                .or_insert((place, source.kind));
             let kind = source.kind.unwrap_or(ListKind::Values);
-            let items = if source.kind.is_some() { items(kind, source, problems) } else { Items::empty() };
-            lists.all.push(List { name: source.name.value.clone(), kind, items });
+            let items = if source.kind.is_some() {
+                items(kind, source, problems)
+            } else {
+                Items::empty()
+            };
+            lists.all.push(List {
+                name: source.name.value.clone(),
+                kind,
+                items,
+            });
             lists.used.push(false);
         }
         lists
@@ -58,11 +73,21 @@ impl Lists {
 
     /// The place of a list whose items are in lower case: that of a copy if some are not.
     pub(super) fn in_lower_case(&mut self, place: usize) -> usize {
-        let Some(list) = self.all.get(place).filter(|list| list.kind == ListKind::Values) else {
+        let Some(list) = self
+            .all
+            .get(place)
+            .filter(|list| list.kind == ListKind::Values)
+        else {
             return place;
         };
-        let Items::Set(items) = &list.items else { return place };
-        if !items.texts().iter().any(|item| item.bytes().any(|b| b.is_ascii_uppercase())) {
+        let Items::Set(items) = &list.items else {
+            return place;
+        };
+        if !items
+            .texts()
+            .iter()
+            .any(|item| item.bytes().any(|b| b.is_ascii_uppercase()))
+        {
             return place;
         }
         if let Some(copy) = self.lower.get(&place) {
@@ -70,8 +95,15 @@ impl Lists {
         }
         let mut lower = Texts::default();
         // There is room: together they are as long as before.
-        let _ = items.texts().iter().all(|item| lower.push(&item.to_ascii_lowercase()));
-        let copy = List { name: list.name.clone(), kind: list.kind, items: Items::set(lower) };
+        let _ = items
+            .texts()
+            .iter()
+            .all(|item| lower.push(&item.to_ascii_lowercase()));
+        let copy = List {
+            name: list.name.clone(),
+            kind: list.kind,
+            items: Items::set(lower),
+        };
         self.lower.insert(place, self.all.len());
         self.all.push(copy);
         self.all.len() - 1
@@ -109,14 +141,21 @@ fn items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> Items 
         Ok(())
     });
     if crowded {
-        let message = format!("the items of the list take more than {} MiB", texts::MAX_BYTES >> 20);
-        problems.push(Problem::error(&source.name.place, message).help("spread them over several lists"));
+        let message = format!(
+            "the items of the list take more than {} MiB",
+            texts::MAX_BYTES >> 20
+        );
+        problems.push(
+            Problem::error(&source.name.place, message).help("spread them over several lists"),
+        );
     }
     match kind {
         ListKind::UrlPrefixes | ListKind::Surts => Items::prefixes(&all),
-        ListKind::Domains | ListKind::Hosts | ListKind::Urls | ListKind::Addresses | ListKind::Values => {
-            Items::set(all)
-        }
+        ListKind::Domains
+        | ListKind::Hosts
+        | ListKind::Urls
+        | ListKind::Addresses
+        | ListKind::Values => Items::set(all),
     }
 }
 
@@ -140,8 +179,16 @@ fn item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, Mistake> {
 }
 
 /// Takes each item. A wrong one gets its place only now: of a million right ones none is worked out.
-fn each(items: &SourceItems, problems: &mut Problems, mut take: impl FnMut(&str) -> Result<(), Mistake>) {
-    let mut wrong = Wrong { problems, count: 0, last: None };
+fn each(
+    items: &SourceItems,
+    problems: &mut Problems,
+    mut take: impl FnMut(&str) -> Result<(), Mistake>,
+) {
+    let mut wrong = Wrong {
+        problems,
+        count: 0,
+        last: None,
+    };
     match items {
         SourceItems::Written(items) => items.iter().for_each(|text| {
             if let Err(mistake) = take(&text.value) {
@@ -151,8 +198,18 @@ fn each(items: &SourceItems, problems: &mut Problems, mut take: impl FnMut(&str)
         SourceItems::OfFile { file, text } => list_file::lines(text).for_each(|line| {
             if let Err(mistake) = take(line.item) {
                 let column = u32::try_from(line.before + 1).unwrap_or(u32::MAX);
-                let place = Place { file: Arc::clone(file), line: line.number, column };
-                wrong.note(Text { place, value: line.item.into() }, mistake);
+                let place = Place {
+                    file: Arc::clone(file),
+                    line: line.number,
+                    column,
+                };
+                wrong.note(
+                    Text {
+                        place,
+                        value: line.item.into(),
+                    },
+                    mistake,
+                );
             }
         }),
     }

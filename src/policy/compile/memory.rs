@@ -8,9 +8,15 @@ use crate::policy::options::{Slot, Value};
 
 /// What no rule and no option sets, and no condition asks for, nobody needs to remember. Rules in shadow count too.
 pub(super) fn needed(policy: &Policy) -> bool {
-    let any = |slot: Slot| policy.values_of(slot).any(|(_, value)| *value != Value::None);
+    let any = |slot: Slot| {
+        policy
+            .values_of(slot)
+            .any(|(_, value)| *value != Value::None)
+    };
     !policy.spaces.all().is_empty()
-        || [MIN_INTERVAL, AFTER_ERROR, MAX_DEPTH, schema::NEW_URLS].into_iter().any(any)
+        || [MIN_INTERVAL, AFTER_ERROR, MAX_DEPTH, schema::NEW_URLS]
+            .into_iter()
+            .any(any)
         || compared(policy)
         || asks_depth(policy)
 }
@@ -22,7 +28,11 @@ pub(super) fn compared(policy: &Policy) -> bool {
 
 fn asks_depth(policy: &Policy) -> bool {
     let mut asked = false;
-    for condition in policy.rules.iter().filter_map(crate::policy::rule::Rule::condition) {
+    for condition in policy
+        .rules
+        .iter()
+        .filter_map(crate::policy::rule::Rule::condition)
+    {
         condition.each_field(&mut |field| asked |= *field == Field::Depth);
     }
     asked

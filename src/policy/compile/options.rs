@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::policy::options::schema::{self, Acts, Effect, OpenMap, Spec};
 use crate::policy::options::{Assignment, OptionEntry, OptionTable, SetBy, Slot, Value};
 use crate::policy::rule::Rule;
-use crate::policy::source::tree::{At, Source, SourceBody, SourceGroup, SourceOption, SourceRule, Then};
+use crate::policy::source::tree::{
+    At, Source, SourceBody, SourceGroup, SourceOption, SourceRule, Then,
+};
 use crate::policy::source::without_disposition;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::problem::{Place, Problem};
@@ -42,17 +44,30 @@ impl Options {
             set_by: SetBy::BuiltIn,
         });
         let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
-        let mut options = Self { entries, open, idle };
+        let mut options = Self {
+            entries,
+            open,
+            idle,
+        };
         options.note_open_of(source, problems);
-        for option in source.options.iter().filter(|option| schema::open_map(&option.path).is_none()) {
-            let Some(slot) = options.slot(option, problems) else { continue };
+        for option in source
+            .options
+            .iter()
+            .filter(|option| schema::open_map(&option.path).is_none())
+        {
+            let Some(slot) = options.slot(option, problems) else {
+                continue;
+            };
             if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
                 entry.base = option.value.clone();
                 entry.set_by = SetBy::Document;
             }
         }
         // Whoever read the source has reported this already, with the rest that is wrong.
-        let given = source.options.iter().any(|option| *option.path == *"disposition");
+        let given = source
+            .options
+            .iter()
+            .any(|option| *option.path == *"disposition");
         if !given && !problems.has_errors() {
             problems.push(without_disposition(&source.options_place));
         }
@@ -60,15 +75,25 @@ impl Options {
     }
 
     /// What the options of a space assign.
-    pub(super) fn of_space(&mut self, given: &[SourceOption], problems: &mut Problems) -> Box<[Assignment]> {
+    pub(super) fn of_space(
+        &mut self,
+        given: &[SourceOption],
+        problems: &mut Problems,
+    ) -> Box<[Assignment]> {
         let mut all = Vec::new();
         for option in given {
             if let Some(map) = schema::open_map(&option.path) {
-                all.extend(self.keys_of(map).map(|slot| Assignment { slot, value: Value::None }));
+                all.extend(self.keys_of(map).map(|slot| Assignment {
+                    slot,
+                    value: Value::None,
+                }));
                 continue;
             }
             let slot = self.slot(option, problems);
-            all.extend(slot.map(|slot| Assignment { slot, value: option.value.clone() }));
+            all.extend(slot.map(|slot| Assignment {
+                slot,
+                value: option.value.clone(),
+            }));
         }
         all.into()
     }
@@ -84,23 +109,39 @@ impl Options {
         if let Some(then) = &group.then {
             for option in expand(then) {
                 let slot = self.slot(&option, problems);
-                all.extend(slot.map(|slot| Assignment { slot, value: option.value }));
+                all.extend(slot.map(|slot| Assignment {
+                    slot,
+                    value: option.value,
+                }));
             }
         }
         let by_then = all.len();
         for option in &group.set {
             if let Some(map) = schema::open_map(&option.path) {
-                all.extend(self.keys_of(map).map(|slot| Assignment { slot, value: Value::None }));
+                all.extend(self.keys_of(map).map(|slot| Assignment {
+                    slot,
+                    value: Value::None,
+                }));
                 continue;
             }
-            let Some(slot) = self.slot(option, problems) else { continue };
-            if all.get(..by_then).unwrap_or(&[]).iter().any(|assignment| assignment.slot == slot) {
-                let problem =
-                    Problem::error(&option.place, "`then` assigns this option too").found(&*option.path);
+            let Some(slot) = self.slot(option, problems) else {
+                continue;
+            };
+            if all
+                .get(..by_then)
+                .unwrap_or(&[])
+                .iter()
+                .any(|assignment| assignment.slot == slot)
+            {
+                let problem = Problem::error(&option.place, "`then` assigns this option too")
+                    .found(&*option.path);
                 problems.push(problem.help("leave one of them out"));
             }
             check_stage(option, placing, problems);
-            all.push(Assignment { slot, value: option.value.clone() });
+            all.push(Assignment {
+                slot,
+                value: option.value.clone(),
+            });
         }
         all.into()
     }
@@ -108,11 +149,23 @@ impl Options {
     /// Warns once for each option without effect.
     pub(super) fn report(&mut self, problems: &mut Problems) {
         for (head, idle) in std::mem::take(&mut self.idle) {
-            let keys: Vec<&str> =
-                idle.keys.iter().filter_map(|key| key.strip_prefix(&*head)?.strip_prefix('.')).collect();
-            let keys = if keys.is_empty() { String::new() } else { format!(" ({})", keys.join(", ")) };
-            let places = if idle.places == 1 { "once".into() } else { format!("{} times", idle.places) };
-            let message = format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
+            let keys: Vec<&str> = idle
+                .keys
+                .iter()
+                .filter_map(|key| key.strip_prefix(&*head)?.strip_prefix('.'))
+                .collect();
+            let keys = if keys.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", keys.join(", "))
+            };
+            let places = if idle.places == 1 {
+                "once".into()
+            } else {
+                format!("{} times", idle.places)
+            };
+            let message =
+                format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
             problems.push(Problem::warning(&idle.first, message));
         }
     }
@@ -164,12 +217,15 @@ impl Options {
 
     fn note_open(&mut self, options: &[SourceOption], problems: &mut Problems) {
         for option in options {
-            let Some((map, _)) = schema::open_key(&option.path) else { continue };
+            let Some((map, _)) = schema::open_key(&option.path) else {
+                continue;
+            };
             if self.open.contains_key(&option.path) {
                 continue;
             }
-            let place =
-                u16::try_from(self.entries.len()).ok().filter(|_| self.keys_of(map).count() < map.most);
+            let place = u16::try_from(self.entries.len())
+                .ok()
+                .filter(|_| self.keys_of(map).count() < map.most);
             let Some(place) = place else {
                 let message = format!("more than {} different keys of `{}`", map.most, map.path);
                 problems.push(Problem::error(&option.place, message));
@@ -185,11 +241,20 @@ impl Options {
     }
 
     fn keys_of(&self, map: &'static OpenMap) -> impl Iterator<Item = Slot> {
-        let of_map = |path: &str| schema::open_key(path).is_some_and(|(open, _)| open.path == map.path);
-        self.open.iter().filter(move |(path, _)| of_map(path)).map(|(_, slot)| *slot)
+        let of_map =
+            |path: &str| schema::open_key(path).is_some_and(|(open, _)| open.path == map.path);
+        self.open
+            .iter()
+            .filter(move |(path, _)| of_map(path))
+            .map(|(_, slot)| *slot)
     }
 
-    fn check_effect(&mut self, option: &SourceOption, spec: &'static Spec, problems: &mut Problems) {
+    fn check_effect(
+        &mut self,
+        option: &SourceOption,
+        spec: &'static Spec,
+        problems: &mut Problems,
+    ) {
         let counted = match spec.effect {
             Effect::Works => return,
             Effect::NotYet => None,
@@ -202,7 +267,8 @@ impl Options {
                 spec.path
             );
             let problem = Problem::error(&option.place, message);
-            return problems.push(problem.found(option.value.to_json().to_string().trim_matches('"')));
+            return problems
+                .push(problem.found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {
             self.note_idle(option, spec.path.split('.').next().unwrap_or(spec.path));
@@ -226,7 +292,9 @@ impl Options {
 fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems) {
     let row = schema::find(&option.path).map(|(_, spec)| (spec.path, spec.acts));
     let open = || schema::open_key(&option.path).map(|(map, _)| (map.path, map.acts));
-    let Some((path, acts)) = row.or_else(open) else { return };
+    let Some((path, acts)) = row.or_else(open) else {
+        return;
+    };
     match acts {
         Acts::Connect if !placing.connects => {
             let message = format!(
@@ -237,8 +305,9 @@ fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems
         }
         Acts::Until(stage) if placing.early.stage > stage => {
             let (acts, runs) = (stage.as_str(), placing.early.stage.as_str());
-            let message =
-                format!("`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage");
+            let message = format!(
+                "`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage"
+            );
             problems.push(Problem::warning(&option.place, message));
         }
         Acts::Connect | Acts::Until(_) => {}
@@ -248,11 +317,19 @@ fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems
 /// What `then` stands for (policy.md section 2).
 fn expand(then: &At<Then>) -> Vec<SourceOption> {
     use Disposition::{Allow, Disallow, DisallowLog};
-    let option = |path: &str, value| SourceOption { place: then.place.clone(), path: path.into(), value };
+    let option = |path: &str, value| SourceOption {
+        place: then.place.clone(),
+        path: path.into(),
+        value,
+    };
     let disposition = |disposition| option("disposition", Value::Disposition(disposition));
     let flag = |path, on| option(path, Value::Bool(on));
     let fetched = |index, follow, html_only| {
-        let flags = [flag("index", index), flag("follow", follow), flag("html_only", html_only)];
+        let flags = [
+            flag("index", index),
+            flag("follow", follow),
+            flag("html_only", html_only),
+        ];
         [disposition(Allow)].into_iter().chain(flags).collect()
     };
     match then.value {
@@ -260,7 +337,11 @@ fn expand(then: &At<Then>) -> Vec<SourceOption> {
         Then::Disallow => vec![disposition(Disallow)],
         Then::DisallowLog | Then::Exclude => vec![disposition(DisallowLog)],
         Then::Download => fetched(true, true, false),
-        Then::Ignore => vec![disposition(Disallow), flag("index", false), flag("follow", false)],
+        Then::Ignore => vec![
+            disposition(Disallow),
+            flag("index", false),
+            flag("follow", false),
+        ],
         Then::ExcludeButScan => fetched(false, true, true),
         Then::FollowOnly => fetched(false, true, false),
         Then::DownloadNoScan => fetched(true, false, false),

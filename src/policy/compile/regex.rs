@@ -24,14 +24,23 @@ pub(super) struct PatternMistake {
 }
 
 /// Compiles a regular expression that a policy gives, not anchored.
-pub(super) fn compile(pattern: &str, region: Option<Region>, case: Case) -> Result<Regex, PatternMistake> {
+pub(super) fn compile(
+    pattern: &str,
+    region: Option<Region>,
+    case: Case,
+) -> Result<Regex, PatternMistake> {
     let tree = parse(pattern)?;
-    let mut rewriting = Rewriting { region, edits: Vec::new() };
+    let mut rewriting = Rewriting {
+        region,
+        edits: Vec::new(),
+    };
     rewriting.visit(&tree);
     let rewritten = rewriting.apply(pattern);
     build(&rewritten, case).map_err(|mistake| {
         // Only in an expression that stayed as it was does the library's place mean something to its author.
-        let at = (rewritten == pattern).then(|| place_of_meaning(pattern)).flatten();
+        let at = (rewritten == pattern)
+            .then(|| place_of_meaning(pattern))
+            .flatten();
         PatternMistake { mistake, at }
     })
 }
@@ -64,7 +73,10 @@ pub(super) fn of_glob(glob: &str, mut escaped: impl FnMut(&str) -> String) -> St
 }
 
 fn parse(pattern: &str) -> Result<Ast, PatternMistake> {
-    let parser = ast::parse::ParserBuilder::new().nest_limit(NEST_LIMIT).build().parse(pattern);
+    let parser = ast::parse::ParserBuilder::new()
+        .nest_limit(NEST_LIMIT)
+        .build()
+        .parse(pattern);
     parser.map_err(|error| PatternMistake {
         mistake: mistake(error.kind()),
         at: characters(pattern, error.span().start.offset),
@@ -92,22 +104,33 @@ fn characters(pattern: &str, offset: usize) -> Option<usize> {
 /// Where the library finds a mistake that is not one of syntax, such as an unknown Unicode class.
 fn place_of_meaning(pattern: &str) -> Option<usize> {
     match regex_syntax::Parser::new().parse(pattern) {
-        Err(regex_syntax::Error::Translate(error)) => characters(pattern, error.span().start.offset),
+        Err(regex_syntax::Error::Translate(error)) => {
+            characters(pattern, error.span().start.offset)
+        }
         _ => None,
     }
 }
 
 fn build(pattern: &str, case: Case) -> Result<Regex, Mistake> {
     let mut builder = RegexBuilder::new(pattern);
-    builder.size_limit(SIZE_LIMIT).nest_limit(NEST_LIMIT).case_insensitive(case == Case::Ignore);
+    builder
+        .size_limit(SIZE_LIMIT)
+        .nest_limit(NEST_LIMIT)
+        .case_insensitive(case == Case::Ignore);
     builder.build().map_err(|error| {
         if let regex::Error::CompiledTooBig(_) = error {
-            let message =
-                format!("the regular expression takes more than {} MiB when compiled", SIZE_LIMIT >> 20);
+            let message = format!(
+                "the regular expression takes more than {} MiB when compiled",
+                SIZE_LIMIT >> 20
+            );
             return Mistake::with_help(message, "write smaller repetitions, or a list");
         }
         let text = error.to_string();
-        let last = text.lines().last().unwrap_or("").trim_start_matches("error: ");
+        let last = text
+            .lines()
+            .last()
+            .unwrap_or("")
+            .trim_start_matches("error: ");
         Mistake::new(format!("not a regular expression: {last}"))
     })
 }
@@ -130,9 +153,15 @@ impl Rewriting {
             Ast::ClassBracketed(class) => self.class(class),
             Ast::Repetition(repetition) => self.visit(&repetition.ast),
             Ast::Group(group) => self.visit(&group.ast),
-            Ast::Alternation(alternation) => alternation.asts.iter().for_each(|part| self.visit(part)),
+            Ast::Alternation(alternation) => {
+                alternation.asts.iter().for_each(|part| self.visit(part))
+            }
             Ast::Concat(concat) => concat.asts.iter().for_each(|part| self.visit(part)),
-            Ast::Empty(_) | Ast::Flags(_) | Ast::Dot(_) | Ast::ClassUnicode(_) | Ast::ClassPerl(_) => {}
+            Ast::Empty(_)
+            | Ast::Flags(_)
+            | Ast::Dot(_)
+            | Ast::ClassUnicode(_)
+            | Ast::ClassPerl(_) => {}
         }
     }
 
@@ -160,12 +189,17 @@ impl Rewriting {
             | ast::AssertionKind::WordBoundaryStartHalf
             | ast::AssertionKind::WordBoundaryEndHalf => return,
         };
-        self.replace(&assertion.span, self.pattern(c).unwrap_or_else(|| c.to_string()));
+        self.replace(
+            &assertion.span,
+            self.pattern(c).unwrap_or_else(|| c.to_string()),
+        );
     }
 
     /// `[a<]` is `(?:[a<]|%3[Cc])`. A negated class needs nothing: the characters are not in the text at all.
     fn class(&mut self, class: &ast::ClassBracketed) {
-        let ClassSet::Item(item) = &class.kind else { return };
+        let ClassSet::Item(item) = &class.kind else {
+            return;
+        };
         if class.negated {
             return;
         }
@@ -174,7 +208,8 @@ impl Rewriting {
         if !forms.is_empty() {
             let (start, end) = (class.span.start.offset, class.span.end.offset);
             self.edits.push((start, start, "(?:".into()));
-            self.edits.push((end, end, format!("|{})", forms.join("|"))));
+            self.edits
+                .push((end, end, format!("|{})", forms.join("|"))));
         }
     }
 
@@ -195,7 +230,10 @@ impl Rewriting {
 fn each_literal(item: &ClassSetItem, visit: &mut dyn FnMut(char)) {
     match item {
         ClassSetItem::Literal(literal) => visit(literal.c),
-        ClassSetItem::Union(union) => union.items.iter().for_each(|item| each_literal(item, visit)),
+        ClassSetItem::Union(union) => union
+            .items
+            .iter()
+            .for_each(|item| each_literal(item, visit)),
         ClassSetItem::Empty(_)
         | ClassSetItem::Range(_)
         | ClassSetItem::Ascii(_)
@@ -210,14 +248,19 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, region: Option<Region>, text: &str) -> bool {
-        compile(pattern, region, Case::Distinguish).unwrap().is_match(text)
+        compile(pattern, region, Case::Distinguish)
+            .unwrap()
+            .is_match(text)
     }
 
     #[test]
     fn backslashed_punctuation_is_itself() {
-        for (pattern, text) in
-            [(r"^\<b\>$", "<b>"), (r"a\/b", "a/b"), (r"a\@b\-\!", "a@b-!"), (r"\.\+\?", ".+?")]
-        {
+        for (pattern, text) in [
+            (r"^\<b\>$", "<b>"),
+            (r"a\/b", "a/b"),
+            (r"a\@b\-\!", "a@b-!"),
+            (r"\.\+\?", ".+?"),
+        ] {
             assert!(fits(pattern, None, text), "{pattern}");
         }
     }
@@ -252,7 +295,13 @@ mod tests {
             ("/a*", "x/a", false),
         ] {
             let pattern = of_glob(glob, regex_syntax::escape);
-            assert_eq!(compile_own(&pattern, Case::Distinguish).unwrap().is_match(text), expected, "{glob}");
+            assert_eq!(
+                compile_own(&pattern, Case::Distinguish)
+                    .unwrap()
+                    .is_match(text),
+                expected,
+                "{glob}"
+            );
         }
     }
 
@@ -269,7 +318,11 @@ mod tests {
         ] {
             let found = compile(pattern, None, Case::Distinguish).unwrap_err();
             assert_eq!(found.at, at, "{pattern}");
-            assert!(found.mistake.message.contains(message), "{pattern} → {}", found.mistake.message);
+            assert!(
+                found.mistake.message.contains(message),
+                "{pattern} → {}",
+                found.mistake.message
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::policy::options::Assignment;
 use crate::policy::rule::{
-    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleClass, RuleIndex, StageSet,
+    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleClass, RuleIndex,
+    StageSet,
 };
 use crate::policy::source::tree::{SourceBody, SourceFilter, SourceGroup, SourceGuard};
 use crate::vocab::problem::Problem;
@@ -36,9 +37,16 @@ fn index(place: usize) -> RuleIndex {
     RuleIndex(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-fn body(draft: &Draft<'_>, placing: &Placing, options: &mut Options, problems: &mut Problems) -> RuleBody {
+fn body(
+    draft: &Draft<'_>,
+    placing: &Placing,
+    options: &mut Options,
+    problems: &mut Problems,
+) -> RuleBody {
     match &draft.source.body {
-        SourceBody::Group(group) => RuleBody::Group(group_of(draft, group, placing, options, problems)),
+        SourceBody::Group(group) => {
+            RuleBody::Group(group_of(draft, group, placing, options, problems))
+        }
         SourceBody::Filter(filter) => {
             checks::filter(filter, problems);
             RuleBody::Filter(filter_of(draft, filter))
@@ -77,8 +85,10 @@ fn group_of(
     // What it was to do may be what was reported.
     if idle && !problems.has_errors_in(draft.source.name()) {
         let problem = Problem::warning(&draft.source.place, "a group that does nothing");
-        problems
-            .push(problem.help("it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`"));
+        problems.push(
+            problem
+                .help("it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`"),
+        );
     }
     let condition = || draft.condition.clone();
     Group {
@@ -89,7 +99,9 @@ fn group_of(
         },
         assign,
         stop: group.stop,
-        order: placing.first.map_or(ChildOrder::All, |list| ChildOrder::First(list.stage)),
+        order: placing
+            .first
+            .map_or(ChildOrder::All, |list| ChildOrder::First(list.stage)),
     }
 }
 
@@ -112,7 +124,9 @@ fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
     };
     let mut active = StageSet::default();
     if draft.mode != Mode::Disabled {
-        let stages = PolicyStage::ALL.into_iter().filter(|stage| (first..=placing.stage).contains(stage));
+        let stages = PolicyStage::ALL
+            .into_iter()
+            .filter(|stage| (first..=placing.stage).contains(stage));
         stages.for_each(|stage| active.insert(stage));
     }
     active
@@ -122,12 +136,16 @@ fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
 /// so one way back is enough.
 fn unite_with_parents(rules: &mut [Rule]) {
     for at in (0..rules.len()).rev() {
-        let Some((active, mode, Some(parent))) =
-            rules.get(at).map(|rule| (rule.active, rule.mode, rule.parent))
+        let Some((active, mode, Some(parent))) = rules
+            .get(at)
+            .map(|rule| (rule.active, rule.mode, rule.parent))
         else {
             continue;
         };
-        if let Some(parent) = rules.get_mut(parent.0 as usize).filter(|parent| parent.mode == mode) {
+        if let Some(parent) = rules
+            .get_mut(parent.0 as usize)
+            .filter(|parent| parent.mode == mode)
+        {
             parent.active.unite(active);
         }
     }

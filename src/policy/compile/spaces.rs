@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::policy::condition::Condition;
 use crate::policy::field::Field;
 use crate::policy::rule::{Mode, RuleClass};
-use crate::policy::source::tree::{Source, SourceBody, SourceGlobal, SourceRule, SourceSpace, Text};
+use crate::policy::source::tree::{
+    Source, SourceBody, SourceGlobal, SourceRule, SourceSpace, Text,
+};
 use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 use crate::vocab::problem::{Place, Problem};
 use crate::vocab::problems::Problems;
@@ -24,21 +26,31 @@ pub(super) fn spaces(
     global_rules(drafts, problems);
     let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
         name: space.name.value.clone(),
-        crawlers: space.crawlers.iter().map(|name| name.value.clone()).collect(),
+        crawlers: space
+            .crawlers
+            .iter()
+            .map(|name| name.value.clone())
+            .collect(),
         rules: drafts.range(Home::Space(at)),
         options: options.of_space(&space.options, problems),
         setter: format!("spaces.{}.options", space.name.value).into(),
     });
     let all: Box<[Space]> = all.collect();
-    let names = numbered(&source.spaces)
-        .flat_map(|(at, space)| space.crawlers.iter().map(move |name| (name.value.clone(), at)));
+    let names = numbered(&source.spaces).flat_map(|(at, space)| {
+        space
+            .crawlers
+            .iter()
+            .map(move |name| (name.value.clone(), at))
+    });
     let mut crawlers: Vec<(Box<str>, SpaceIndex)> = names.collect();
     crawlers.sort_unstable();
     Spaces {
         document: drafts.range(Home::Document),
         all,
         crawlers: crawlers.into(),
-        fallback: numbered(&source.spaces).find(|(_, space)| space.crawlers.is_empty()).map(|(at, _)| at),
+        fallback: numbered(&source.spaces)
+            .find(|(_, space)| space.crawlers.is_empty())
+            .map(|(at, _)| at),
         global: match source.global.as_ref().map(|global| &global.value) {
             None => GlobalSpace::Undefined,
             Some(SourceGlobal::Union) => GlobalSpace::Union,
@@ -64,8 +76,10 @@ fn unique(spaces: &[SourceSpace], problems: &mut Problems) {
         }
         for crawler in &space.crawlers {
             if let Some(first) = crawlers.insert(&crawler.value, crawler) {
-                let message =
-                    format!("a crawler is in one space, and this one is in another at {}", first.place);
+                let message = format!(
+                    "a crawler is in one space, and this one is in another at {}",
+                    first.place
+                );
                 problems.push(Problem::error(&crawler.place, message).found(&*crawler.value));
             }
         }
@@ -73,7 +87,11 @@ fn unique(spaces: &[SourceSpace], problems: &mut Problems) {
             && let Some(first) = fallback.replace(place)
         {
             let message = format!("a second space for all other crawlers; the first is at {first}");
-            problems.push(Problem::error(place, message).found(name).help("name its `crawlers`"));
+            problems.push(
+                Problem::error(place, message)
+                    .found(name)
+                    .help("name its `crawlers`"),
+            );
         }
     }
 }
@@ -82,14 +100,19 @@ fn unique(spaces: &[SourceSpace], problems: &mut Problems) {
 fn global_rules(drafts: &Drafts<'_>, problems: &mut Problems) {
     for draft in drafts.all.iter().filter(|draft| draft.home == Home::Global) {
         let rule = draft.source;
-        let wrong = if is_domain(&draft.condition) { None } else { offender(rule) };
+        let wrong = if is_domain(&draft.condition) {
+            None
+        } else {
+            offender(rule)
+        };
         let set = match &rule.body {
             SourceBody::Group(group) => group.set.first().map(|option| &option.place),
             SourceBody::Filter(_) => None,
         };
         let stage = rule.stage.as_ref().map(|stage| &stage.place);
         for place in [wrong, set, stage].into_iter().flatten() {
-            let message = "the global space has domain rules only: `host`, `domain`, `authority`, `port`";
+            let message =
+                "the global space has domain rules only: `host`, `domain`, `authority`, `port`";
             let problem = Problem::error(place, message).in_rule(Some(rule.name()));
             problems.push(problem.help("write other rules under `rules`, or in a space"));
         }
@@ -101,7 +124,11 @@ fn offender(rule: &SourceRule) -> Option<&Place> {
     let (mut named, mut first) = (None, None);
     condition_of(rule)?.each_atom(&mut |atom| {
         first.get_or_insert(&atom.place);
-        if atom.field.as_ref().is_some_and(|field| !is_domain_field(field)) {
+        if atom
+            .field
+            .as_ref()
+            .is_some_and(|field| !is_domain_field(field))
+        {
             named.get_or_insert(&atom.place);
         }
     });
@@ -128,7 +155,11 @@ pub(super) fn classes(drafts: &Drafts<'_>) -> Vec<RuleClass> {
         let above = draft.parent.and_then(|parent| classes.get(parent)).copied();
         let around = above.unwrap_or(RuleClass::Domain) == RuleClass::Domain;
         let domain = around && is_domain(&draft.condition) && among_domain_rules(drafts, draft);
-        classes.push(if domain { RuleClass::Domain } else { RuleClass::Other });
+        classes.push(if domain {
+            RuleClass::Domain
+        } else {
+            RuleClass::Other
+        });
     }
     classes
 }
@@ -138,5 +169,8 @@ fn among_domain_rules(drafts: &Drafts<'_>, draft: &Draft<'_>) -> bool {
         return true;
     }
     let rivals = drafts.rivals(draft).unwrap_or_default();
-    rivals.iter().filter(|rival| rival.mode != Mode::Disabled).all(|rival| is_domain(&rival.condition))
+    rivals
+        .iter()
+        .filter(|rival| rival.mode != Mode::Disabled)
+        .all(|rival| is_domain(&rival.condition))
 }

@@ -48,7 +48,10 @@ impl Placing {
     pub(super) fn by_headers(&self) -> Option<ByHeaders> {
         let Early { floor, stage } = self.early;
         let earlier = stage < self.stage || floor < self.floor;
-        earlier.then_some(ByHeaders { floor: (self.headed_floor, floor), stage: (self.headed, stage) })
+        earlier.then_some(ByHeaders {
+            floor: (self.headed_floor, floor),
+            stage: (self.headed, stage),
+        })
     }
 }
 
@@ -74,13 +77,26 @@ pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing
         // A stop never reaches over the end of its list.
         veiled &= home == draft.home;
         home = draft.home;
-        let outermost = if home == Home::Global { GLOBAL } else { OUTERMOST };
-        let above = draft.parent.and_then(|parent| placings.get(parent)).copied().unwrap_or(outermost);
+        let outermost = if home == Home::Global {
+            GLOBAL
+        } else {
+            OUTERMOST
+        };
+        let above = draft
+            .parent
+            .and_then(|parent| placings.get(parent))
+            .copied()
+            .unwrap_or(outermost);
         let placing = one(draft, &above, problems);
-        let first = first_place(draft).map(|place| first_list(drafts, at, &placing, place, problems));
+        let first =
+            first_place(draft).map(|place| first_list(drafts, at, &placing, place, problems));
         let connects = placing.connects && !veiled && !follows_other_facts(drafts, draft, at);
         veiled |= !connects && stops(draft) && placing.stage == PolicyStage::Request;
-        placings.push(Placing { first, connects, ..placing });
+        placings.push(Placing {
+            first,
+            connects,
+            ..placing
+        });
         problems.enter(before);
     }
     placings
@@ -90,9 +106,18 @@ pub(super) fn place(drafts: &Drafts<'_>, problems: &mut Problems) -> Vec<Placing
 const OUTERMOST: Placing = Placing {
     floor: PolicyStage::Request,
     stage: PolicyStage::Request,
-    early: Early { floor: PolicyStage::Request, stage: PolicyStage::Request },
-    headed: HeaderFields { meta_robots: false, canonical: false },
-    headed_floor: HeaderFields { meta_robots: false, canonical: false },
+    early: Early {
+        floor: PolicyStage::Request,
+        stage: PolicyStage::Request,
+    },
+    headed: HeaderFields {
+        meta_robots: false,
+        canonical: false,
+    },
+    headed_floor: HeaderFields {
+        meta_robots: false,
+        canonical: false,
+    },
     earliest: PolicyStage::Request,
     content_only: false,
     lifts: false,
@@ -106,7 +131,10 @@ const GLOBAL: Placing = Placing {
     first: Some(FirstList {
         stage: PolicyStage::Request,
         early: PolicyStage::Request,
-        headed: HeaderFields { meta_robots: false, canonical: false },
+        headed: HeaderFields {
+            meta_robots: false,
+            canonical: false,
+        },
         content: false,
         lifts: false,
     }),
@@ -118,12 +146,19 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     let own = draft.condition.stage();
     let explicit = draft.source.stage.as_ref();
     let facts = above.stage.max(own.unwrap_or(PolicyStage::Request));
-    let early = above.early.stage.max(names.early.unwrap_or(PolicyStage::Request));
+    let early = above
+        .early
+        .stage
+        .max(names.early.unwrap_or(PolicyStage::Request));
     if let Some(stage) = explicit.filter(|stage| stage.value < early) {
         let word = stage.value.as_str();
-        let message = format!("`stage: {word}` is before the facts that the rule, or one around it, names");
+        let message =
+            format!("`stage: {word}` is before the facts that the rule, or one around it, names");
         let problem = Problem::error(&stage.place, message).found(word);
-        problems.push(problem.help(format!("write `stage: {}`, or leave it out", early.as_str())));
+        problems.push(problem.help(format!(
+            "write `stage: {}`, or leave it out",
+            early.as_str()
+        )));
     }
     soft_error_waits(draft, facts, problems);
     let explicit = draft.waits_for().unwrap_or(PolicyStage::Request);
@@ -140,10 +175,16 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
     Placing {
         floor,
         stage: facts.max(floor),
-        early: Early { floor: early_floor, stage: early.max(early_floor) },
+        early: Early {
+            floor: early_floor,
+            stage: early.max(early_floor),
+        },
         headed: in_headed_list.union(above.headed).union(names.headed),
         headed_floor: in_headed_list.union(above.headed_floor),
-        earliest: above.earliest.max(earliest(&draft.condition)).max(early_floor),
+        earliest: above
+            .earliest
+            .max(earliest(&draft.condition))
+            .max(early_floor),
         content_only: content && !lifts,
         lifts,
         connects: above.connects && names.connects,
@@ -154,12 +195,23 @@ fn one(draft: &Draft<'_>, above: &Placing, problems: &mut Problems) -> Placing {
 
 /// `as` is for the document stage, and only a rule that says so, or names what a document says, is one of that stage.
 fn soft_error_waits(draft: &Draft<'_>, facts: PolicyStage, problems: &mut Problems) {
-    let SourceBody::Filter(SourceFilter { soft_error: Some(soft), .. }) = &draft.source.body else { return };
-    let said = draft.source.stage.as_ref().map(|stage| stage.value).max(Some(facts));
+    let SourceBody::Filter(SourceFilter {
+        soft_error: Some(soft),
+        ..
+    }) = &draft.source.body
+    else {
+        return;
+    };
+    let said = draft
+        .source
+        .stage
+        .as_ref()
+        .map(|stage| stage.value)
+        .max(Some(facts));
     if said != Some(PolicyStage::Document) {
-        let message =
-            "`as` is for rules of the document stage, and this one names nothing that a document says";
-        problems.push(Problem::error(&soft.place, message).help("write `stage: document` beside it"));
+        let message = "`as` is for rules of the document stage, and this one names nothing that a document says";
+        problems
+            .push(Problem::error(&soft.place, message).help("write `stage: document` beside it"));
     }
 }
 
@@ -203,13 +255,25 @@ fn first_list(
         list.headed = list.headed.union(names.headed);
         let explicit = child.waits_for();
         if let Some(stage) = child.condition.stage().max(explicit) {
-            stages.push((child.source.name().as_str(), stage.max(group.stage).max(group.floor)));
-            list.early = list.early.max(names.early.max(explicit).unwrap_or(group.early.stage));
+            stages.push((
+                child.source.name().as_str(),
+                stage.max(group.stage).max(group.floor),
+            ));
+            list.early = list
+                .early
+                .max(names.early.max(explicit).unwrap_or(group.early.stage));
         }
     }
-    let latest = stages.iter().map(|(_, stage)| *stage).max().unwrap_or(group.stage);
+    let latest = stages
+        .iter()
+        .map(|(_, stage)| *stage)
+        .max()
+        .unwrap_or(group.stage);
     if let Some((early, stage)) = stages.iter().find(|(_, stage)| *stage != latest) {
-        let late = stages.iter().find(|(_, stage)| *stage == latest).map_or("", |(id, _)| id);
+        let late = stages
+            .iter()
+            .find(|(_, stage)| *stage == latest)
+            .map_or("", |(id, _)| id);
         let message = format!(
             "the rules of `match: first` must run at one stage; `{early}` runs at {}, `{late}` at {}",
             stage.as_str(),
@@ -218,7 +282,10 @@ fn first_list(
         let instead = format!("write `stage: {}` beside `match`", latest.as_str());
         problems.push(Problem::error(place, message).help(instead));
     }
-    let list = FirstList { stage: latest.max(group.stage), ..list };
+    let list = FirstList {
+        stage: latest.max(group.stage),
+        ..list
+    };
     if mode == Mode::Enforce {
         check_shadows(drafts, at, &list, problems);
     }
@@ -227,19 +294,29 @@ fn first_list(
 
 /// A rule in shadow that would move the rules beside it, if it were live: to another stage, or to other responses.
 fn check_shadows(drafts: &Drafts<'_>, at: usize, list: &FirstList, problems: &mut Problems) {
-    let live = || drafts.children(at).map(|(_, child)| child).filter(|child| child.mode == Mode::Enforce);
+    let live = || {
+        drafts
+            .children(at)
+            .map(|(_, child)| child)
+            .filter(|child| child.mode == Mode::Enforce)
+    };
     let moved = live().any(|child| child.condition.stage().is_none());
-    for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == Mode::Shadow) {
+    for (_, child) in drafts
+        .children(at)
+        .filter(|(_, child)| child.mode == Mode::Shadow)
+    {
         let names = Names::of(&child.condition);
         let explicit = child.source.stage.as_ref().map(|stage| stage.value);
         let stage = child.condition.stage().max(explicit);
-        let elsewhere =
-            stage.is_some_and(|stage| stage > list.stage || stage < list.stage && live().next().is_some());
+        let elsewhere = stage.is_some_and(|stage| {
+            stage > list.stage || stage < list.stage && live().next().is_some()
+        });
         let others = moved && (names.content && !list.content || names.lifts && !list.lifts);
         if elsewhere || others {
             let message = "in this `match: first` list the rule would move the rules beside it to another stage or \
                            to other responses, so it cannot be tried in shadow";
-            let problem = Problem::error(&child.source.place, message).in_rule(Some(child.source.name()));
+            let problem =
+                Problem::error(&child.source.place, message).in_rule(Some(child.source.name()));
             problems.push(problem.help("write the list a second time, in shadow as a whole"));
         }
     }
@@ -247,7 +324,9 @@ fn check_shadows(drafts: &Drafts<'_>, at: usize, list: &FirstList, problems: &mu
 
 /// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
 fn follows_other_facts(drafts: &Drafts<'_>, draft: &Draft<'_>, at: usize) -> bool {
-    let Some(parent) = draft.parent else { return false };
+    let Some(parent) = draft.parent else {
+        return false;
+    };
     drafts.all.get(parent).is_some_and(Draft::is_first_list)
         && drafts
             .children(parent)
@@ -294,9 +373,11 @@ impl Names {
 fn earliest(condition: &Condition) -> PolicyStage {
     match condition {
         Condition::Always => PolicyStage::Request,
-        Condition::All(parts) | Condition::Any(parts) => {
-            parts.iter().map(earliest).min().unwrap_or(PolicyStage::Request)
-        }
+        Condition::All(parts) | Condition::Any(parts) => parts
+            .iter()
+            .map(earliest)
+            .min()
+            .unwrap_or(PolicyStage::Request),
         Condition::Not(part) => earliest(part),
         Condition::Atom(atom) => atom.field.earliest(),
     }

@@ -25,7 +25,9 @@ pub struct Tags {
 
 impl Policy {
     pub(super) fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
-        let Fact::Known(response) = facts.response else { return self.by_rules(trail) };
+        let Fact::Known(response) = facts.response else {
+            return self.by_rules(trail);
+        };
         self.too_large(trail, &response)
             .or_else(|| self.noncanonical(trail, facts, &response))
             .or_else(|| self.by_rules(trail))
@@ -35,8 +37,12 @@ impl Policy {
     }
 
     pub(super) fn by_document(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
-        let Fact::Known(response) = facts.response else { return self.by_rules(trail) };
-        let soft_error = trail.soft_error.map(|filter| (Reason::SoftError, Cause::Rule(filter)));
+        let Fact::Known(response) = facts.response else {
+            return self.by_rules(trail);
+        };
+        let soft_error = trail
+            .soft_error
+            .map(|filter| (Reason::SoftError, Cause::Rule(filter)));
         soft_error
             .or_else(|| self.noncanonical(trail, facts, &response))
             .or_else(|| self.noindex(trail, facts, &response))
@@ -45,37 +51,62 @@ impl Policy {
 
     /// What options with the word `tag` find in an answer, as far as it is known; `None` if that is nothing.
     pub fn tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<Tags> {
-        let Fact::Known(response) = facts.response else { return None };
+        let Fact::Known(response) = facts.response else {
+            return None;
+        };
         if !self.documents.checks || !response.is_success_with_content() {
             return None;
         }
         let tags = |slot: Slot| trail.word(self, slot) == Some(schema::TAGS);
-        let canonical = if tags(schema::NONCANONICAL) { canonical(facts, &response) } else { None };
+        let canonical = if tags(schema::NONCANONICAL) {
+            canonical(facts, &response)
+        } else {
+            None
+        };
         let noindex = tags(schema::NOINDEX) && asks_no_index(facts, &response);
         (noindex || canonical.is_some()).then_some(Tags { noindex, canonical })
     }
 
     fn too_large(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
         let limit = trail.number(self, schema::MAX_BODY)?;
-        let larger = response.is_success_with_content() && response.size.is_some_and(|size| size > limit);
+        let larger =
+            response.is_success_with_content() && response.size.is_some_and(|size| size > limit);
         larger.then(|| (Reason::BodyTooLarge, self.cause_of(trail, schema::MAX_BODY)))
     }
 
     /// `html_only` rejects as the rule that last assigned it; as the default if none did.
     fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
-        let rejects =
-            trail.is_on(self, schema::HTML_ONLY) && response.is_success_with_content() && !response.is_html();
+        let rejects = trail.is_on(self, schema::HTML_ONLY)
+            && response.is_success_with_content()
+            && !response.is_html();
         rejects.then(|| {
             let cause = self.cause_of(trail, schema::HTML_ONLY);
-            (if cause == Cause::Default { Reason::Default } else { Reason::Rule }, cause)
+            (
+                if cause == Cause::Default {
+                    Reason::Default
+                } else {
+                    Reason::Rule
+                },
+                cause,
+            )
         })
     }
 
     /// The answer names another URL as its canonical one.
-    fn noncanonical(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
+    fn noncanonical(
+        &self,
+        trail: &Trail,
+        facts: &Facts<'_>,
+        response: &ResponseFacts<'_>,
+    ) -> Rejection {
         let rejects = self.checks(trail, schema::NONCANONICAL, response);
         let names_another = rejects && canonical(facts, response).is_some();
-        names_another.then(|| (Reason::Noncanonical, self.cause_of(trail, schema::NONCANONICAL)))
+        names_another.then(|| {
+            (
+                Reason::Noncanonical,
+                self.cause_of(trail, schema::NONCANONICAL),
+            )
+        })
     }
 
     /// The answer asks not to be indexed, in a header or in the document.
@@ -86,13 +117,21 @@ impl Policy {
 
     /// The site denies a use that the option `robots.usage` declares: in a header, or in its robots.txt, of which the gate
     /// asks earlier.
-    fn usage_denied(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
+    fn usage_denied(
+        &self,
+        trail: &Trail,
+        facts: &Facts<'_>,
+        response: &ResponseFacts<'_>,
+    ) -> Rejection {
         let option = RobotsOption::of(self, trail);
         if !option.obeys() || !response.is_success_with_content() {
             return None;
         }
         let denied = |name: &str| field::usage(response, facts, name) == Preference::Deny;
-        option.uses().any(denied).then(|| (Reason::Usage, self.cause_of(trail, schema::USAGE)))
+        option
+            .uses()
+            .any(denied)
+            .then(|| (Reason::Usage, self.cause_of(trail, schema::USAGE)))
     }
 
     /// Whether an option that checks answers rejects, and looks at this one.
@@ -103,17 +142,30 @@ impl Policy {
 
 /// The URL that the answer names as its canonical one, in a header or else in the document, if that is another.
 fn canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarget> {
-    let Subject::Url(target) = facts.subject else { return None };
+    let Subject::Url(target) = facts.subject else {
+        return None;
+    };
     let header = response.headers.header("link");
     let link = header.as_deref().and_then(signals::canonical_link);
-    let of_document = || if let Fact::Known(document) = facts.document { document.canonical } else { None };
+    let of_document = || {
+        if let Fact::Known(document) = facts.document {
+            document.canonical
+        } else {
+            None
+        }
+    };
     let canonical = target.join(link.or_else(of_document)?).ok()?;
     (canonical != *target).then_some(canonical)
 }
 
 /// Whether the answer asks the crawler not to index it, in a header or in the document.
 fn asks_no_index(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
-    let in_document = if let Fact::Known(document) = facts.document { document.meta_robots } else { None };
+    let in_document = if let Fact::Known(document) = facts.document {
+        document.meta_robots
+    } else {
+        None
+    };
     let in_document = signals::meta_robots(in_document.unwrap_or_default(), facts.agent());
-    forbids_index(&signals::robots_tag(response.headers, facts.agent())) || forbids_index(&in_document)
+    forbids_index(&signals::robots_tag(response.headers, facts.agent()))
+        || forbids_index(&in_document)
 }

@@ -55,8 +55,14 @@ impl Policy {
     /// ledger does not have the URL, or the policy has no spaces.
     ///
     /// The facts are all that are known, the address included: it counts although an earlier stage refused.
-    pub fn exclusion(&self, trail: &Trail, decision: &Decision, facts: &Facts<'_>) -> Option<Exclusion> {
-        self.excluded(trail, decision, facts).map(|(exclusion, _)| exclusion)
+    pub fn exclusion(
+        &self,
+        trail: &Trail,
+        decision: &Decision,
+        facts: &Facts<'_>,
+    ) -> Option<Exclusion> {
+        self.excluded(trail, decision, facts)
+            .map(|(exclusion, _)| exclusion)
     }
 
     /// The same; what the rules of the global space did is noted with what the others did.
@@ -79,20 +85,34 @@ impl Policy {
         decision: &Decision,
         facts: &Facts<'_>,
     ) -> Option<(Exclusion, Option<Trail>)> {
-        let refused = matches!(decision.verdict, Verdict::Reject(Reason::Rule | Reason::Default));
-        let Subject::Url(_) = facts.subject else { return None };
+        let refused = matches!(
+            decision.verdict,
+            Verdict::Reject(Reason::Rule | Reason::Default)
+        );
+        let Subject::Url(_) = facts.subject else {
+            return None;
+        };
         if !refused || facts.in_ledger == InLedger::No || self.spaces.all().is_empty() {
             return None;
         }
-        let removed = Exclusion { code: ExclusionCode::Remove, global: None };
-        if self.refused_by(trail, decision) == RuleClass::Other || self.refused_by_address(trail, facts) {
+        let removed = Exclusion {
+            code: ExclusionCode::Remove,
+            global: None,
+        };
+        if self.refused_by(trail, decision) == RuleClass::Other
+            || self.refused_by_address(trail, facts)
+        {
             return Some((removed, None));
         }
         Some(match self.spaces.global() {
             GlobalSpace::Undefined => (removed, None),
-            GlobalSpace::Union if self.another_space_allows(trail, facts) => {
-                (Exclusion { code: ExclusionCode::Keep, global: None }, None)
-            }
+            GlobalSpace::Union if self.another_space_allows(trail, facts) => (
+                Exclusion {
+                    code: ExclusionCode::Keep,
+                    global: None,
+                },
+                None,
+            ),
             GlobalSpace::Union => (removed, None),
             GlobalSpace::Rules(range) => self.by_global_space(range, facts),
         })
@@ -123,8 +143,14 @@ impl Policy {
 
     fn worst(&self, rules: impl IntoIterator<Item = RuleIndex>) -> RuleClass {
         let class = |rule: RuleIndex| self.rules.get(rule.0 as usize).map(|rule| rule.class);
-        let all_domain = rules.into_iter().all(|rule| class(rule) == Some(RuleClass::Domain));
-        if all_domain { RuleClass::Domain } else { RuleClass::Other }
+        let all_domain = rules
+            .into_iter()
+            .all(|rule| class(rule) == Some(RuleClass::Domain));
+        if all_domain {
+            RuleClass::Domain
+        } else {
+            RuleClass::Other
+        }
     }
 
     /// Whether address rules refuse as well what domain rules alone have refused: they are tested before the code is
@@ -133,16 +159,22 @@ impl Policy {
         if facts.address == Fact::Unknown || !self.stages.contains(PolicyStage::Destination) {
             return false;
         }
-        let connected = Facts { response: Fact::Unknown, document: Fact::Unknown, ..*facts };
+        let connected = Facts {
+            response: Fact::Unknown,
+            document: Fact::Unknown,
+            ..*facts
+        };
         let mut tested = trail.clone();
         Walk::new(self, &connected, PolicyStage::Destination, &mut tested).run();
         if self.worst(self.hits(&tested)) == RuleClass::Other {
             return true;
         }
         let cause = self.cause_of(&tested, schema::DISPOSITION);
-        let disposed =
-            cause != self.cause_of(trail, schema::DISPOSITION) && tested.disposition(self).rejects();
-        let Cause::Rule(rule) = cause else { return false };
+        let disposed = cause != self.cause_of(trail, schema::DISPOSITION)
+            && tested.disposition(self).rejects();
+        let Cause::Rule(rule) = cause else {
+            return false;
+        };
         disposed && self.worst([rule]) == RuleClass::Other
     }
 
@@ -152,19 +184,28 @@ impl Policy {
         Walk::new(self, facts, PolicyStage::Request, &mut trail).choose(range);
         let global = trail.matched().first().copied();
         let set_by = self.cause_of(&trail, schema::DISPOSITION);
-        let allows = matches!(set_by, Cause::Rule(_)) && trail.disposition(self) == Disposition::Allow;
+        let allows =
+            matches!(set_by, Cause::Rule(_)) && trail.disposition(self) == Disposition::Allow;
         let keeps = allows && trail.filtered.is_none();
-        let code = if keeps { ExclusionCode::Keep } else { ExclusionCode::Remove };
+        let code = if keeps {
+            ExclusionCode::Keep
+        } else {
+            ExclusionCode::Remove
+        };
         (Exclusion { code, global }, Some(trail))
     }
 
     /// Whether the document's domain rules and those of some other space allow the URL.
     fn another_space_allows(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         let count = u16::try_from(self.spaces.all().len()).unwrap_or(u16::MAX);
-        let mut others = (0..count).map(SpaceIndex).filter(|space| Some(*space) != trail.space());
+        let mut others = (0..count)
+            .map(SpaceIndex)
+            .filter(|space| Some(*space) != trail.space());
         others.any(|space| {
             let mut trail = Trail::in_space(self, Some(space));
-            Walk::new(self, facts, PolicyStage::Request, &mut trail).with(Part::Domain).run();
+            Walk::new(self, facts, PolicyStage::Request, &mut trail)
+                .with(Part::Domain)
+                .run();
             trail.filtered.is_none() && !trail.disposition(self).rejects()
         })
     }

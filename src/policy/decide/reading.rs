@@ -29,7 +29,9 @@ impl Policy {
     /// Whether the document of an answer that passed the response stage has to be read: it is of a kind that is, and
     /// something still waits for it.
     pub fn awaits_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
-        let Fact::Known(response) = facts.response else { return false };
+        let Fact::Known(response) = facts.response else {
+            return false;
+        };
         let asks = self.documents.rules || self.documents.checks;
         asks && is_read(facts.method, &response)
             && (self.checks_document(trail) || self.some_rule_waits(trail, facts))
@@ -38,7 +40,9 @@ impl Policy {
     /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
     /// type may be either.
     pub(super) fn reads_document(&self, facts: &Facts<'_>) -> bool {
-        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else { return false };
+        let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else {
+            return false;
+        };
         is_read(facts.method, &response)
     }
 
@@ -51,15 +55,28 @@ impl Policy {
         if !self.documents.rules {
             return false;
         }
-        let of_space = trail.space().and_then(|space| self.spaces.get(space)).map(|space| space.rules);
+        let of_space = trail
+            .space()
+            .and_then(|space| self.spaces.get(space))
+            .map(|space| space.rules);
         let stretches = [Some(self.spaces.document), of_space];
-        stretches.into_iter().flatten().any(|range| self.waits_in(range, trail, facts))
+        stretches
+            .into_iter()
+            .flatten()
+            .any(|range| self.waits_in(range, trail, facts))
     }
 
-    fn waits_in(&self, RuleRange { from, to }: RuleRange, trail: &Trail, facts: &Facts<'_>) -> bool {
+    fn waits_in(
+        &self,
+        RuleRange { from, to }: RuleRange,
+        trail: &Trail,
+        facts: &Facts<'_>,
+    ) -> bool {
         let mut at = from;
         while at < to {
-            let Some(rule) = self.rules.get(at as usize) else { return false };
+            let Some(rule) = self.rules.get(at as usize) else {
+                return false;
+            };
             let index = RuleIndex(at);
             match self.waits(index, rule, trail, facts) {
                 Waiting::Yes => return true,
@@ -76,11 +93,15 @@ impl Policy {
         }
         match (trail.state(at), rule.mode) {
             // What stands in shadow has no state here; what contradicts its condition already will do so later.
-            (_, Mode::Shadow) | (State::Pending, Mode::Enforce) => match self.applies(rule, facts) {
-                Truth::No => Waiting::No,
-                Truth::Yes | Truth::Unknown => Waiting::Yes,
-            },
-            (State::Matched, Mode::Enforce) if matches!(rule.body, RuleBody::Group(_)) => Waiting::Within,
+            (_, Mode::Shadow) | (State::Pending, Mode::Enforce) => {
+                match self.applies(rule, facts) {
+                    Truth::No => Waiting::No,
+                    Truth::Yes | Truth::Unknown => Waiting::Yes,
+                }
+            }
+            (State::Matched, Mode::Enforce) if matches!(rule.body, RuleBody::Group(_)) => {
+                Waiting::Within
+            }
             (State::Matched | State::NoMatch | State::Cut | State::Undecided, _) => Waiting::No,
             (State::Pending, Mode::Disabled) => Waiting::No,
         }
@@ -90,7 +111,12 @@ impl Policy {
     fn has_part(&self, at: RuleIndex, rule: &Rule) -> bool {
         let acts = |rule: &Rule| rule.active.contains(PolicyStage::Document);
         let in_it = |root: &RuleIndex| at < *root && *root < rule.end;
-        let of_shadow = || self.shadows.iter().filter(|root| in_it(root)).filter_map(|root| self.rule(*root));
+        let of_shadow = || {
+            self.shadows
+                .iter()
+                .filter(|root| in_it(root))
+                .filter_map(|root| self.rule(*root))
+        };
         rule.mode != Mode::Disabled && (acts(rule) || of_shadow().any(acts))
     }
 }

@@ -6,8 +6,8 @@ use crate::policy::fact::{Fact, Facts, Subject};
 use crate::policy::field::Field;
 use crate::policy::options::{Value, schema};
 use crate::policy::rule::{
-    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody, RuleClass,
-    RuleIndex, Sense,
+    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody,
+    RuleClass, RuleIndex, Sense,
 };
 use crate::policy::space::RuleRange;
 use crate::policy::trail::{State, Trail, bit};
@@ -76,13 +76,24 @@ impl<'a> Walk<'a> {
         stage: PolicyStage,
         trail: &'a mut Trail,
     ) -> Self {
-        Self { policy, facts, stage, trail, perhaps_stopped: false, part: Part::All, beside: None }
+        Self {
+            policy,
+            facts,
+            stage,
+            trail,
+            perhaps_stopped: false,
+            part: Part::All,
+            beside: None,
+        }
     }
 
     /// The same walk with one rule in shadow, and all that it contains, live besides.
     pub(super) fn beside(self, root: RuleIndex) -> Self {
         let rule = self.policy.rules.get(root.0 as usize);
-        Self { beside: rule.map(|rule| Beside { root, rule }), ..self }
+        Self {
+            beside: rule.map(|rule| Beside { root, rule }),
+            ..self
+        }
     }
 
     /// The same with these rules alone; the others count as absent.
@@ -187,7 +198,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Inside a tunnel: what is in an undecided group. If it may run at either of two stages, so may what it does itself.
-    fn perhaps_again(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+    fn perhaps_again(
+        &mut self,
+        at: RuleIndex,
+        rule: &'a Rule,
+        group: &'a Group,
+        pass: Pass,
+    ) -> Flow {
         let again = rule.by_headers.is_some() && self.stage == PolicyStage::Document;
         if again {
             self.perhaps_assign(at, group);
@@ -250,9 +267,15 @@ impl<'a> Walk<'a> {
             Sense::Forbid => holds,
             Sense::Require => holds.negated(),
         };
-        let pass = if self.stage < PolicyStage::Response { pass } else { pass.max(self.here_or_later(rule)) };
+        let pass = if self.stage < PolicyStage::Response {
+            pass
+        } else {
+            pass.max(self.here_or_later(rule))
+        };
         match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, Pass::Cut | Pass::Perhaps) if self.stage < stage && self.hides(filter) => {
+            (Truth::Unknown, Pass::Cut | Pass::Perhaps)
+                if self.stage < stage && self.hides(filter) =>
+            {
                 self.trail.set_state(at, State::Undecided);
                 self.trail.doubt(at);
             }
@@ -288,8 +311,14 @@ impl<'a> Walk<'a> {
 
     /// A group that may apply changes nothing; a disposition that it would change is in doubt.
     fn perhaps_assign(&mut self, at: RuleIndex, group: &Group) {
-        let disposition = group.assign.iter().rev().find(|a| a.slot == schema::DISPOSITION);
-        let Some(Value::Disposition(value)) = disposition.map(|a| &a.value) else { return };
+        let disposition = group
+            .assign
+            .iter()
+            .rev()
+            .find(|a| a.slot == schema::DISPOSITION);
+        let Some(Value::Disposition(value)) = disposition.map(|a| &a.value) else {
+            return;
+        };
         if self.trail.dispositions != bit(*value) {
             self.trail.dispositions |= bit(*value);
             self.trail.open.get_or_insert(at);
@@ -313,22 +342,40 @@ impl<'a> Walk<'a> {
 
     /// The floor and the stage of a rule, for this response.
     fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
-        let Some(ByHeaders { floor, stage }) = rule.by_headers else { return (rule.floor, rule.stage) };
+        let Some(ByHeaders { floor, stage }) = rule.by_headers else {
+            return (rule.floor, rule.stage);
+        };
         let early = |fields| self.may_be_given() || self.are_given(fields);
         let floor = if early(floor.0) { floor.1 } else { rule.floor };
         (floor, if early(stage.0) { stage.1 } else { rule.stage })
     }
 
     /// Whether the response's headers give these fields.
-    fn are_given(&self, HeaderFields { meta_robots, canonical }: HeaderFields) -> bool {
-        let asked = [(meta_robots, Field::MetaRobots), (canonical, Field::Canonical)];
+    fn are_given(
+        &self,
+        HeaderFields {
+            meta_robots,
+            canonical,
+        }: HeaderFields,
+    ) -> bool {
+        let asked = [
+            (meta_robots, Field::MetaRobots),
+            (canonical, Field::Canonical),
+        ];
         // Once the document is known both are; whether headers gave them is asked of the headers alone.
-        let document = if self.stage == PolicyStage::Document { Fact::Unknown } else { self.facts.document };
-        let headers = Facts { document, ..*self.facts };
+        let document = if self.stage == PolicyStage::Document {
+            Fact::Unknown
+        } else {
+            self.facts.document
+        };
+        let headers = Facts {
+            document,
+            ..*self.facts
+        };
         self.stage >= PolicyStage::Response
-            && asked
-                .iter()
-                .all(|(asked, field)| !asked || field.any_text(&headers, |_| false) != Fact::Unknown)
+            && asked.iter().all(|(asked, field)| {
+                !asked || field.any_text(&headers, |_| false) != Fact::Unknown
+            })
     }
 
     /// Inside a tunnel nobody knows which headers a response has.
@@ -338,15 +385,19 @@ impl<'a> Walk<'a> {
 
     /// Inside a tunnel a rule that headers may bring forward runs perhaps at the response, perhaps at the document.
     fn here_or_later(&self, rule: &Rule) -> Pass {
-        if rule.by_headers.is_some() && !self.is_url() { Pass::Perhaps } else { Pass::Live }
+        if rule.by_headers.is_some() && !self.is_url() {
+            Pass::Perhaps
+        } else {
+            Pass::Live
+        }
     }
 
     /// Whether some URLs of a tunnel might decide a filter here already, where it is cut off, and others not.
     fn hides(&self, filter: &Filter) -> bool {
         let mut hides = false;
-        filter
-            .condition
-            .each_field(&mut |field| hides |= self.stage >= field.stage() && !field.shows_in_tunnels());
+        filter.condition.each_field(&mut |field| {
+            hides |= self.stage >= field.stage() && !field.shows_in_tunnels()
+        });
         hides && !self.is_url()
     }
 
@@ -380,7 +431,11 @@ impl<'a> Walk<'a> {
 }
 
 /// The rules from one place to another, without those that they contain.
-fn siblings(policy: &Policy, from: RuleIndex, to: RuleIndex) -> impl Iterator<Item = (RuleIndex, &Rule)> {
+fn siblings(
+    policy: &Policy,
+    from: RuleIndex,
+    to: RuleIndex,
+) -> impl Iterator<Item = (RuleIndex, &Rule)> {
     let mut at = from;
     std::iter::from_fn(move || {
         let rule = policy.rules.get(at.0 as usize).filter(|_| at < to)?;

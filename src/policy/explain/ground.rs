@@ -40,7 +40,11 @@ pub enum Seen {
 impl Seen {
     /// The value; `None` where there is none, or none is known.
     pub fn value(&self) -> Option<&str> {
-        if let Self::Value(value) = self { Some(value) } else { None }
+        if let Self::Value(value) = self {
+            Some(value)
+        } else {
+            None
+        }
     }
 }
 
@@ -106,7 +110,10 @@ fn decisive(
         return collect(part, facts, lists, grounds);
     }
     let open = parts.iter().any(|part| truth(part) == Truth::Unknown);
-    for part in parts.iter().filter(|part| !open || truth(part) == Truth::Unknown) {
+    for part in parts
+        .iter()
+        .filter(|part| !open || truth(part) == Truth::Unknown)
+    {
         collect(part, facts, lists, grounds);
     }
 }
@@ -115,30 +122,68 @@ fn ground(atom: &Atom, facts: &Facts<'_>, lists: &[List]) -> Ground {
     let truth = atom.evaluate(facts, lists);
     let (field, seen) = (field_words(atom), seen(atom, facts));
     let Test::Text(test) = &atom.test else {
-        return Ground { field, seen, test: of_atom(atom, lists), truth };
+        return Ground {
+            field,
+            seen,
+            test: of_atom(atom, lists),
+            truth,
+        };
     };
     if let Some(count) = seen.value().and_then(|text| test.kind.counted(text)) {
-        return Ground { field, seen: Seen::Value(count.to_string()), test: of_atom(atom, lists), truth };
+        return Ground {
+            field,
+            seen: Seen::Value(count.to_string()),
+            test: of_atom(atom, lists),
+            truth,
+        };
     }
     match (truth, texts(&atom.field, facts)) {
         (Truth::Yes, Some(texts)) => fitting(atom, test, texts, lists),
-        (_, _) => Ground { field, seen, test: of_atom(atom, lists), truth },
+        (_, _) => Ground {
+            field,
+            seen,
+            test: of_atom(atom, lists),
+            truth,
+        },
     }
 }
 
 /// The text that passes, and the first value that it fits.
 fn fitting(atom: &Atom, test: &TextTest, texts: Vec<String>, lists: &[List]) -> Ground {
-    let text = texts.into_iter().find(|text| test.matches(text)).unwrap_or_default();
+    let text = texts
+        .into_iter()
+        .find(|text| test.matches(text))
+        .unwrap_or_default();
     let alone = |at: usize| Atom {
         field: atom.field.clone(),
-        test: Test::Text(TextTest { kind: only(&test.kind, at), ..test.clone() }),
+        test: Test::Text(TextTest {
+            kind: only(&test.kind, at),
+            ..test.clone()
+        }),
         written: atom.written.get(at).cloned().into_iter().collect(),
     };
-    let passes = |atom: &Atom| if let Test::Text(test) = &atom.test { test.matches(&text) } else { false };
+    let passes = |atom: &Atom| {
+        if let Test::Text(test) = &atom.test {
+            test.matches(&text)
+        } else {
+            false
+        }
+    };
     let value = (0..values(&test.kind)).map(alone).find(passes);
-    let words = value.as_ref().map_or_else(|| of_atom(atom, lists), |value| of_atom(value, lists));
-    let seen = Seen::Value(if test.form == Form::Normalised { normalise_text(&text).into() } else { text });
-    Ground { field: field_words(atom), seen, test: words, truth: Truth::Yes }
+    let words = value
+        .as_ref()
+        .map_or_else(|| of_atom(atom, lists), |value| of_atom(value, lists));
+    let seen = Seen::Value(if test.form == Form::Normalised {
+        normalise_text(&text).into()
+    } else {
+        text
+    });
+    Ground {
+        field: field_words(atom),
+        seen,
+        test: words,
+        truth: Truth::Yes,
+    }
 }
 
 /// The value of an atom's field.
@@ -151,7 +196,9 @@ fn seen(atom: &Atom, facts: &Facts<'_>) -> Seen {
         }
     }
     match atom.field.value_type() {
-        ValueType::Text => texts(&atom.field, facts).map_or(Seen::Unknown, |all| Seen::Value(all.join(", "))),
+        ValueType::Text => {
+            texts(&atom.field, facts).map_or(Seen::Unknown, |all| Seen::Value(all.join(", ")))
+        }
         ValueType::Number => shown(atom.field.number(facts)),
         ValueType::Address => shown(atom.field.address(facts)),
     }
@@ -179,7 +226,10 @@ fn values(kind: &TextKind) -> usize {
         | TextKind::Under(all)
         | TextKind::Surt(all) => all.len(),
         TextKind::Regex(all) => all.len(),
-        TextKind::Length(_) | TextKind::Segments(_) | TextKind::Repeats(_) | TextKind::Params(_) => 0,
+        TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => 0,
     }
 }
 
@@ -196,8 +246,9 @@ fn only(kind: &TextKind, at: usize) -> TextKind {
         TextKind::Under(all) => TextKind::Under(one(all)),
         TextKind::Surt(all) => TextKind::Surt(one(all)),
         TextKind::Regex(all) => TextKind::Regex(all.get(at).cloned().into_iter().collect()),
-        TextKind::Length(_) | TextKind::Segments(_) | TextKind::Repeats(_) | TextKind::Params(_) => {
-            kind.clone()
-        }
+        TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => kind.clone(),
     }
 }

@@ -32,8 +32,14 @@ impl TestWords {
             "in" => ("is in the list", "is not in the list"),
             "ext" => ("has the extension", "has not the extension"),
             "under" => ("is under", "is not under"),
-            "surt" => ("has a SURT that begins with", "has no SURT that begins with"),
-            CONTENT => ("is a success with content", "is no success with content, and only those are judged"),
+            "surt" => (
+                "has a SURT that begins with",
+                "has no SURT that begins with",
+            ),
+            CONTENT => (
+                "is a success with content",
+                "is no success with content, and only those are judged",
+            ),
             _ => ("is", "is not"),
         };
         if truth == Truth::No { no } else { yes }
@@ -68,7 +74,12 @@ impl Condition {
             Self::Not(part) => format!("not ({})", part.in_words(lists)),
             Self::Atom(atom) => {
                 let words = of_atom(atom, lists);
-                format!("{} {} {}", field_words(atom), words.kind, words.values.join(", "))
+                format!(
+                    "{} {} {}",
+                    field_words(atom),
+                    words.kind,
+                    words.values.join(", ")
+                )
             }
         }
     }
@@ -85,7 +96,9 @@ fn joined(parts: &[Condition], word: &str, lists: &[List]) -> String {
 /// What an atom looks at: `path`, `repeats of path`.
 pub(super) fn field_words(atom: &Atom) -> String {
     let field = word_of_field(&atom.field);
-    let Test::Text(test) = &atom.test else { return field };
+    let Test::Text(test) = &atom.test else {
+        return field;
+    };
     match counted_thing(&test.kind) {
         Some(thing) => format!("{thing} of {field}"),
         None => field,
@@ -102,7 +115,11 @@ fn counted_thing(kind: &TextKind) -> Option<&'static str> {
     if let TextKind::Repeats(_) = kind {
         return Some("repeats");
     }
-    if let TextKind::Params(_) = kind { Some("parameters") } else { None }
+    if let TextKind::Params(_) = kind {
+        Some("parameters")
+    } else {
+        None
+    }
 }
 
 /// The test of an atom in words.
@@ -111,10 +128,17 @@ pub(super) fn of_atom(atom: &Atom, lists: &[List]) -> TestWords {
     match &atom.test {
         Test::Text(test) => of_text(atom, &test.kind),
         Test::Number(ranges) => words("is", of_ranges(ranges)),
-        Test::Address(networks) => words("cidr", networks.0.iter().map(ToString::to_string).collect()),
-        Test::In(list) => {
-            words("in", lists.get(*list).map(|list| list.name.to_string()).into_iter().collect())
+        Test::Address(networks) => {
+            words("cidr", networks.0.iter().map(ToString::to_string).collect())
         }
+        Test::In(list) => words(
+            "in",
+            lists
+                .get(*list)
+                .map(|list| list.name.to_string())
+                .into_iter()
+                .collect(),
+        ),
     }
 }
 
@@ -145,7 +169,10 @@ fn of_text(atom: &Atom, kind: &TextKind) -> TestWords {
         TextKind::Length(ranges)
         | TextKind::Segments(ranges)
         | TextKind::Repeats(ranges)
-        | TextKind::Params(ranges) => TestWords { kind: "is", values: of_ranges(ranges) },
+        | TextKind::Params(ranges) => TestWords {
+            kind: "is",
+            values: of_ranges(ranges),
+        },
     }
 }
 

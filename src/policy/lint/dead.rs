@@ -30,16 +30,21 @@ impl Death {
     pub(super) fn by(self) -> Option<usize> {
         match self {
             Self::Contradiction | Self::AgainstParents => None,
-            Self::BehindStop(by) | Self::BehindSibling(by) | Self::Filtered(by) | Self::Overwritten(by) => {
-                Some(by)
-            }
+            Self::BehindStop(by)
+            | Self::BehindSibling(by)
+            | Self::Filtered(by)
+            | Self::Overwritten(by) => Some(by),
         }
     }
 }
 
 /// Options that mean nothing to a request that a filter refuses.
-const OF_THE_ADMITTED: [Slot; 4] =
-    [schema::DISPOSITION, schema::HTML_ONLY, schema::slot("index"), schema::slot("follow")];
+const OF_THE_ADMITTED: [Slot; 4] = [
+    schema::DISPOSITION,
+    schema::HTML_ONLY,
+    schema::slot("index"),
+    schema::slot("follow"),
+];
 
 /// Why a live rule can never decide, if that can be proved.
 pub(super) fn of(view: &View<'_>, at: usize, budget: &Budget) -> Option<Death> {
@@ -69,8 +74,13 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
         (facts > 0, special)
     };
     let (_, special) = names(at);
-    let takes_part = |other: &usize| view.rule(*other).is_some_and(|rule| rule.mode != Mode::Disabled);
-    let others = siblings(view, at).filter(|other| *other != at).filter(takes_part);
+    let takes_part = |other: &usize| {
+        view.rule(*other)
+            .is_some_and(|rule| rule.mode != Mode::Disabled)
+    };
+    let others = siblings(view, at)
+        .filter(|other| *other != at)
+        .filter(takes_part);
     let others: Vec<bool> = others.map(|other| names(other).0).collect();
     let borrowers = others.iter().any(|facts| !facts);
     // Where there are spaces, they may take from it what they count as.
@@ -80,7 +90,10 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
 
 /// The direct children of the group that a rule stands in.
 fn siblings<'v>(view: &'v View<'_>, at: usize) -> impl Iterator<Item = usize> + 'v {
-    let parent = view.rule(at).and_then(|rule| rule.parent).map(|parent| parent.0 as usize);
+    let parent = view
+        .rule(at)
+        .and_then(|rule| rule.parent)
+        .map(|parent| parent.0 as usize);
     let (from, end) = match parent.and_then(|parent| Some((parent, view.rule(parent)?))) {
         Some((parent, rule)) => (parent + 1, rule.end.0 as usize),
         None => (0, 0),
@@ -99,7 +112,11 @@ fn contradiction(view: &View<'_>, at: usize) -> Option<Death> {
         return None;
     }
     let alone = super::logic::Premises::of(view.claim(at), view.lists());
-    Some(if alone.are_contradictory() { Death::Contradiction } else { Death::AgainstParents })
+    Some(if alone.are_contradictory() {
+        Death::Contradiction
+    } else {
+        Death::AgainstParents
+    })
 }
 
 /// `C` stops and stands before `R`; it applies wherever `R` would, at the one stage at which `R` could do anything.
@@ -108,27 +125,47 @@ fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Opti
         return None;
     }
     let stops = view.stops().iter().copied();
-    let before = stops.take_while(|stop| *stop < at && budget.looks_at(1)).filter(|stop| {
-        let same_stage = view.rule(*stop).is_some_and(|stop| stop.stage == rule.stage);
-        same_stage && view.share_a_list(*stop, at) && !view.is_nested(*stop, at)
-    });
-    let mut met = before.filter(|stop| budget.take() && view.is_met(*stop, at) && view.follows(*stop, at));
+    let before = stops
+        .take_while(|stop| *stop < at && budget.looks_at(1))
+        .filter(|stop| {
+            let same_stage = view
+                .rule(*stop)
+                .is_some_and(|stop| stop.stage == rule.stage);
+            same_stage && view.share_a_list(*stop, at) && !view.is_nested(*stop, at)
+        });
+    let mut met =
+        before.filter(|stop| budget.take() && view.is_met(*stop, at) && view.follows(*stop, at));
     met.next().map(Death::BehindStop)
 }
 
 /// `C` stands before `R` in the same `match: first` list, both run at its stage, and `C` applies wherever `R` would.
 fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
     let parent = view.rule(rule.parent?.0 as usize)?;
-    let RuleBody::Group(Group { order: ChildOrder::First(stage), .. }) = &parent.body else { return None };
+    let RuleBody::Group(Group {
+        order: ChildOrder::First(stage),
+        ..
+    }) = &parent.body
+    else {
+        return None;
+    };
     let premises = view.premises(at)?;
     let gated = view.is_gated(at);
     let taken = |other: &usize| {
-        let Some(cause) = view.rule(*other) else { return false };
+        let Some(cause) = view.rule(*other) else {
+            return false;
+        };
         let judges = gated || !cause.content_only;
         let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
-        let together =
-            together && view.is_steady(*other) && view.is_steady(at) && view.count_alike(*other, at);
-        together && judges && budget.take() && view.claim(*other).is_none_or(|claim| premises.entail(claim))
+        let together = together
+            && view.is_steady(*other)
+            && view.is_steady(at)
+            && view.count_alike(*other, at);
+        together
+            && judges
+            && budget.take()
+            && view
+                .claim(*other)
+                .is_none_or(|claim| premises.entail(claim))
     };
     siblings(view, at)
         .take_while(|other| *other < at && budget.looks_at(1))
@@ -142,13 +179,21 @@ fn filtered(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<
         return None;
     }
     let first = view.first_stage(at)?;
-    let rules = view.causes(at, budget).into_iter().filter_map(|other| Some((other, view.rule(other)?)));
+    let rules = view
+        .causes(at, budget)
+        .into_iter()
+        .filter_map(|other| Some((other, view.rule(other)?)));
     let filters = rules.filter(|(other, cause)| {
-        let RuleBody::Filter(filter) = &cause.body else { return false };
+        let RuleBody::Filter(filter) = &cause.body else {
+            return false;
+        };
         *other != at && is_in_time(*other, cause, at, rule, first) && logs_as(rule, filter.log)
     });
     let mut hits = filters.filter(|(other, _)| {
-        budget.take() && !view.is_nested(*other, at) && view.is_met(*other, at) && view.follows(*other, at)
+        budget.take()
+            && !view.is_nested(*other, at)
+            && view.is_met(*other, at)
+            && view.follows(*other, at)
     });
     hits.next().map(|(other, _)| Death::Filtered(other))
 }
@@ -158,7 +203,10 @@ fn has_no_say_about(rule: &Rule) -> bool {
     match &rule.body {
         RuleBody::Filter(_) => true,
         RuleBody::Group(group) => {
-            let idle = group.assign.iter().all(|assignment| OF_THE_ADMITTED.contains(&assignment.slot));
+            let idle = group
+                .assign
+                .iter()
+                .all(|assignment| OF_THE_ADMITTED.contains(&assignment.slot));
             idle && !group.assign.is_empty() && !group.stop
         }
     }
@@ -183,27 +231,42 @@ fn is_in_time(cause_at: usize, cause: &Rule, at: usize, rule: &Rule, first: Poli
 /// The group `C` stands behind `R` and applies at the same stage wherever `R` does; it assigns every option that `R`
 /// does, and nothing stops between them.
 fn overwritten(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
-    let RuleBody::Group(group) = &rule.body else { return None };
+    let RuleBody::Group(group) = &rule.body else {
+        return None;
+    };
     if group.stop || group.assign.is_empty() || !view.is_leaf(at) || view.is_chosen(at) {
         return None;
     }
-    let rules = view.causes(at, budget).into_iter().filter(|other| *other > at);
+    let rules = view
+        .causes(at, budget)
+        .into_iter()
+        .filter(|other| *other > at);
     let rules = rules.filter_map(|other| Some((other, view.rule(other)?)));
     let later = rules.filter(|(_, cause)| {
-        let RuleBody::Group(last) = &cause.body else { return false };
+        let RuleBody::Group(last) = &cause.body else {
+            return false;
+        };
         let assigns = |slot| last.assign.iter().any(|assignment| assignment.slot == slot);
-        let again = group.assign.iter().all(|assignment| assigns(assignment.slot));
+        let again = group
+            .assign
+            .iter()
+            .all(|assignment| assigns(assignment.slot));
         again && cause.stage == rule.stage
     });
-    let mut again = later
-        .filter(|(other, _)| budget.take() && applies_behind(view, *other, at) && view.follows(*other, at));
+    let mut again = later.filter(|(other, _)| {
+        budget.take() && applies_behind(view, *other, at) && view.follows(*other, at)
+    });
     again.next().map(|(other, _)| Death::Overwritten(other))
 }
 
 /// Whether nothing that stops keeps a group behind a rule from being met where the rule is.
 fn applies_behind(view: &View<'_>, cause: usize, at: usize) -> bool {
-    let Some(stage) = view.rule(at).map(|rule| rule.stage) else { return false };
-    let together =
-        view.beside(cause, at).iter().all(|at| view.rule(*at).is_some_and(|rule| rule.stage == stage));
+    let Some(stage) = view.rule(at).map(|rule| rule.stage) else {
+        return false;
+    };
+    let together = view
+        .beside(cause, at)
+        .iter()
+        .all(|at| view.rule(*at).is_some_and(|rule| rule.stage == stage));
     together && !view.stops_between(at, cause)
 }

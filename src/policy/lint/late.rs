@@ -22,26 +22,41 @@ pub(super) fn refused_before(view: &View<'_>, at: usize, budget: &Budget) -> Opt
     if !view.is_steady(at) {
         return None;
     }
-    let rule =
-        view.rule(at).filter(|rule| rule.stage > PolicyStage::Request && allows(rule) == Some(true))?;
-    let default = refuses_by_default(view).then_some(Refusing { by: None, stage: PolicyStage::Request });
-    let rules = view.causes(at, budget).into_iter().filter_map(|other| Some((other, view.rule(other)?)));
+    let rule = view
+        .rule(at)
+        .filter(|rule| rule.stage > PolicyStage::Request && allows(rule) == Some(true))?;
+    let default = refuses_by_default(view).then_some(Refusing {
+        by: None,
+        stage: PolicyStage::Request,
+    });
+    let rules = view
+        .causes(at, budget)
+        .into_iter()
+        .filter_map(|other| Some((other, view.rule(other)?)));
     let rules = rules.filter(|(_, cause)| cause.stage < rule.stage && allows(cause) == Some(false));
     let applying = rules.filter(|(other, _)| !view.is_nested(*other, at));
-    let rules = applying.map(|(other, cause)| Refusing { by: Some(other), stage: cause.stage });
+    let rules = applying.map(|(other, cause)| Refusing {
+        by: Some(other),
+        stage: cause.stage,
+    });
     let mut candidates = default.into_iter().chain(rules);
-    candidates
-        .find(|refusing| budget.take() && applies(view, at, *refusing) && stays(view, at, *refusing, budget))
+    candidates.find(|refusing| {
+        budget.take() && applies(view, at, *refusing) && stays(view, at, *refusing, budget)
+    })
 }
 
 /// Whether the refusing rule applies wherever the rule does.
 fn applies(view: &View<'_>, at: usize, refusing: Refusing) -> bool {
-    refusing.by.is_none_or(|by| view.is_met(by, at) && view.follows(by, at))
+    refusing
+        .by
+        .is_none_or(|by| view.is_met(by, at) && view.follows(by, at))
 }
 
 /// Whether no rule behind the refusing one at its stage allows any of it again.
 fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> bool {
-    let Some(premises) = view.premises(at) else { return false };
+    let Some(premises) = view.premises(at) else {
+        return false;
+    };
     let behind = refusing.by.map_or(0, |by| by + 1);
     if !budget.looks_at(view.policy().rules.len()) {
         return false;
@@ -58,17 +73,31 @@ fn stays(view: &View<'_>, at: usize, refusing: Refusing, budget: &Budget) -> boo
 
 /// Whether a group allows or refuses by its disposition; none if it sets none.
 pub(super) fn allows(rule: &Rule) -> Option<bool> {
-    let RuleBody::Group(group) = &rule.body else { return None };
-    let last = group.assign.iter().rev().find(|assignment| assignment.slot == schema::DISPOSITION)?;
+    let RuleBody::Group(group) = &rule.body else {
+        return None;
+    };
+    let last = group
+        .assign
+        .iter()
+        .rev()
+        .find(|assignment| assignment.slot == schema::DISPOSITION)?;
     Some(last.value == Value::Disposition(Disposition::Allow))
 }
 
 /// Whether the default refuses, and no space has another one.
 fn refuses_by_default(view: &View<'_>) -> bool {
     let spaces = view.policy().spaces().all();
-    if spaces.iter().any(|space| space.value(schema::DISPOSITION).is_some()) {
+    if spaces
+        .iter()
+        .any(|space| space.value(schema::DISPOSITION).is_some())
+    {
         return false;
     }
-    let base = view.policy().options.entries.first().map(|entry| &entry.base);
+    let base = view
+        .policy()
+        .options
+        .entries
+        .first()
+        .map(|entry| &entry.base);
     view.knowledge() == Knowledge::Whole && base != Some(&Value::Disposition(Disposition::Allow))
 }

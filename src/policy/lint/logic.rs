@@ -59,7 +59,12 @@ pub(super) struct Premises<'p> {
 impl<'p> Premises<'p> {
     /// All of these claims.
     pub(super) fn of(claims: impl IntoIterator<Item = Claim<'p>>, lists: &'p [List]) -> Self {
-        let mut premises = Self { lists, atoms: Vec::new(), either: Vec::new(), absurd: false };
+        let mut premises = Self {
+            lists,
+            atoms: Vec::new(),
+            either: Vec::new(),
+            absurd: false,
+        };
         claims.into_iter().for_each(|claim| premises.add(claim));
         premises
     }
@@ -73,19 +78,28 @@ impl<'p> Premises<'p> {
 
     /// The tests that hold.
     pub(super) fn tests(&self) -> impl Iterator<Item = &'p Atom> {
-        self.atoms.iter().filter(|(_, value)| *value == Value::Yes).map(|(atom, _)| *atom)
+        self.atoms
+            .iter()
+            .filter(|(_, value)| *value == Value::Yes)
+            .map(|(atom, _)| *atom)
     }
 
     /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
     pub(super) fn hosts(&self) -> impl Iterator<Item = Vec<String>> {
         self.tests().filter_map(|atom| {
-            let Test::Text(test) = &atom.test else { return None };
+            let Test::Text(test) = &atom.test else {
+                return None;
+            };
             let hosts = match (&atom.field, &test.kind) {
                 (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
                     hosts.iter().map(|host| host.to_string()).collect()
                 }
-                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls)) if tells_case(test) => {
-                    urls.iter().map(|url| host_of(url)).collect::<Option<Vec<_>>>()?
+                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
+                    if tells_case(test) =>
+                {
+                    urls.iter()
+                        .map(|url| host_of(url))
+                        .collect::<Option<Vec<_>>>()?
                 }
                 _ => return None,
             };
@@ -98,13 +112,20 @@ impl<'p> Premises<'p> {
             (Condition::Always, Value::Yes) => {}
             (Condition::Always, Value::No) => self.absurd = true,
             (Condition::All(parts), Value::Yes) | (Condition::Any(parts), Value::No) => {
-                parts.iter().for_each(|condition| self.add(Claim { condition, value }));
+                parts
+                    .iter()
+                    .for_each(|condition| self.add(Claim { condition, value }));
             }
-            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => match &**parts {
-                [condition] => self.add(Claim { condition, value }),
-                parts => self.either.push((parts, value)),
-            },
-            (Condition::Not(part), value) => self.add(Claim { condition: part, value: value.negated() }),
+            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => {
+                match &**parts {
+                    [condition] => self.add(Claim { condition, value }),
+                    parts => self.either.push((parts, value)),
+                }
+            }
+            (Condition::Not(part), value) => self.add(Claim {
+                condition: part,
+                value: value.negated(),
+            }),
             (Condition::Atom(atom), value) => self.atoms.push((atom, value)),
         }
     }
@@ -130,16 +151,22 @@ impl<'p> Premises<'p> {
             (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => {
                 parts.iter().any(&mut part)
             }
-            (Condition::Not(condition), value) => {
-                self.entail_within(Claim { condition, value: value.negated() }, depth)
-            }
+            (Condition::Not(condition), value) => self.entail_within(
+                Claim {
+                    condition,
+                    value: value.negated(),
+                },
+                depth,
+            ),
             (Condition::Atom(atom), Value::Yes) => {
                 always_holds(atom) || self.tests().any(|held| implies(held, atom, self.lists))
             }
-            (Condition::Atom(atom), Value::No) => self.atoms.iter().any(|(known, value)| match value {
-                Value::Yes => excludes(known, atom, self.lists),
-                Value::No => implies(atom, known, self.lists),
-            }),
+            (Condition::Atom(atom), Value::No) => {
+                self.atoms.iter().any(|(known, value)| match value {
+                    Value::Yes => excludes(known, atom, self.lists),
+                    Value::No => implies(atom, known, self.lists),
+                })
+            }
         }
     }
 
@@ -150,7 +177,11 @@ impl<'p> Premises<'p> {
 
     fn contradict_within(&self, depth: u8) -> bool {
         self.absurd
-            || self.atoms.iter().enumerate().any(|(at, literal)| self.contradicts(at, *literal))
+            || self
+                .atoms
+                .iter()
+                .enumerate()
+                .any(|(at, literal)| self.contradicts(at, *literal))
             || self.in_every_branch(depth, Self::contradict_within)
     }
 
@@ -159,25 +190,38 @@ impl<'p> Premises<'p> {
         let mut before = self.atoms.iter().take(at);
         match value {
             Value::Yes => before.any(|(other, value)| match value {
-                Value::Yes => excludes(other, atom, self.lists) || excludes(atom, other, self.lists),
+                Value::Yes => {
+                    excludes(other, atom, self.lists) || excludes(atom, other, self.lists)
+                }
                 Value::No => implies(atom, other, self.lists),
             }),
             Value::No => {
                 always_holds(atom)
-                    || before.any(|(other, value)| *value == Value::Yes && implies(other, atom, self.lists))
+                    || before.any(|(other, value)| {
+                        *value == Value::Yes && implies(other, atom, self.lists)
+                    })
             }
         }
     }
 
     /// Whether something is so in every branch of one of the alternatives.
     fn in_every_branch(&self, depth: u8, is_so: impl Fn(&Self, u8) -> bool) -> bool {
-        let Some(depth) = depth.checked_sub(1) else { return false };
-        let few = self.either.iter().enumerate().filter(|(_, (parts, _))| parts.len() <= BRANCHES);
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        let few = self
+            .either
+            .iter()
+            .enumerate()
+            .filter(|(_, (parts, _))| parts.len() <= BRANCHES);
         few.into_iter().any(|(at, (parts, value))| {
             parts.iter().all(|condition| {
                 let mut more = self.clone();
                 more.either.swap_remove(at);
-                more.add(Claim { condition, value: *value });
+                more.add(Claim {
+                    condition,
+                    value: *value,
+                });
                 more.contradict_within(depth) || is_so(&more, depth)
             })
         })
@@ -186,7 +230,9 @@ impl<'p> Premises<'p> {
 
 /// Whether a test passes whatever the URL.
 fn always_holds(atom: &Atom) -> bool {
-    let Test::Text(test) = &atom.test else { return false };
+    let Test::Text(test) = &atom.test else {
+        return false;
+    };
     atom.field.stage() == PolicyStage::Request && text::always_passes(&atom.field, test)
 }
 
@@ -199,9 +245,9 @@ fn implies(a: &Atom, b: &Atom, lists: &[List]) -> bool {
         (Test::Number(one), Test::Number(other)) => text::within(one, other),
         (Test::Address(one), Test::Address(other)) => inside(one, other),
         (Test::In(one), Test::In(other)) => one == other,
-        (Test::Text(test), Test::In(list)) => {
-            lists.get(*list).is_some_and(|list| all_in(&a.field, test, list))
-        }
+        (Test::Text(test), Test::In(list)) => lists
+            .get(*list)
+            .is_some_and(|list| all_in(&a.field, test, list)),
         (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
     }
 }
@@ -218,20 +264,24 @@ fn excludes(a: &Atom, b: &Atom, lists: &[List]) -> bool {
         (Test::Text(one), Test::Text(other)) => text::excludes(&a.field, one, other),
         (Test::Number(one), Test::Number(other)) => text::apart(one, other),
         (Test::Address(one), Test::Address(other)) => disjoint(one, other),
-        (Test::Text(test), Test::In(list)) | (Test::In(list), Test::Text(test)) => {
-            lists.get(*list).is_some_and(|list| none_in(&a.field, test, list))
-        }
+        (Test::Text(test), Test::In(list)) | (Test::In(list), Test::Text(test)) => lists
+            .get(*list)
+            .is_some_and(|list| none_in(&a.field, test, list)),
         (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
     }
 }
 
 /// Whether every address of some networks is in others.
 fn inside(a: &Networks, b: &Networks) -> bool {
-    a.0.iter().all(|one| b.0.iter().any(|other| other.contains(one)))
+    a.0.iter()
+        .all(|one| b.0.iter().any(|other| other.contains(one)))
 }
 
 fn disjoint(a: &Networks, b: &Networks) -> bool {
-    !a.0.iter().any(|one| b.0.iter().any(|other| other.contains(one) || one.contains(other)))
+    !a.0.iter().any(|one| {
+        b.0.iter()
+            .any(|other| other.contains(one) || one.contains(other))
+    })
 }
 
 /// Whether every text that passes is in a list.
@@ -255,12 +305,15 @@ fn all_in(field: &Field, test: &TextTest, list: &List) -> bool {
 }
 
 fn none_in(field: &Field, test: &TextTest, list: &List) -> bool {
-    text::only_texts(field, test).is_some_and(|texts| !texts.iter().any(|text| list.holds(field, text)))
+    text::only_texts(field, test)
+        .is_some_and(|texts| !texts.iter().any(|text| list.holds(field, text)))
 }
 
 /// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
 fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
-    let Test::Text(test) = &a.test else { return false };
+    let Test::Text(test) = &a.test else {
+        return false;
+    };
     if a.field != Field::Url || !tells_case(test) {
         return false;
     }
@@ -283,7 +336,9 @@ fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
 
 /// What a test says of a URL, if the URL alone decides it.
 fn of_url(url: &str, atom: &Atom, lists: &[List]) -> Option<Value> {
-    let target = UrlTarget::parse(url).ok().filter(|target| target.as_str() == url)?;
+    let target = UrlTarget::parse(url)
+        .ok()
+        .filter(|target| target.as_str() == url)?;
     if !atom.field.is_of_url() {
         return None;
     }
@@ -297,8 +352,13 @@ fn of_url(url: &str, atom: &Atom, lists: &[List]) -> Option<Value> {
 /// Whether a test has this value for every URL with a beginning. A beginning that goes on behind the host tells
 /// scheme, host and port, and how the path begins.
 fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
-    let Some((origin, path)) = origin_and_path(url) else { return false };
-    let is_of_origin = matches!(atom.field, Field::Scheme | Field::Host | Field::Port | Field::Authority);
+    let Some((origin, path)) = origin_and_path(url) else {
+        return false;
+    };
+    let is_of_origin = matches!(
+        atom.field,
+        Field::Scheme | Field::Host | Field::Port | Field::Authority
+    );
     if is_of_origin {
         return of_url(origin, atom, lists) == Some(value);
     }
@@ -309,8 +369,16 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
         Some((path, _)) => TextKind::Exact([path.into()].into()),
         None => TextKind::Prefix([path.into()].into()),
     };
-    let begins = TextTest { kind, case: Case::Distinguish, form: Form::Canonical };
-    let begins = Atom { field: Field::Path, test: Test::Text(begins), written: [].into() };
+    let begins = TextTest {
+        kind,
+        case: Case::Distinguish,
+        form: Form::Canonical,
+    };
+    let begins = Atom {
+        field: Field::Path,
+        test: Test::Text(begins),
+        written: [].into(),
+    };
     match value {
         Value::Yes => implies(&begins, atom, lists),
         Value::No => excludes(&begins, atom, lists),
@@ -348,20 +416,29 @@ mod tests {
              lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
              rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
         );
-        compile::load(&MemoryFiles::new().with("p", text), "p").unwrap().policy
+        compile::load(&MemoryFiles::new().with("p", text), "p")
+            .unwrap()
+            .policy
     }
 
     fn relation(a: &str, b: &str) -> &'static str {
         let policy = policy(a, b);
         let claim = |at: usize| match &policy.rules[at].body {
-            RuleBody::Filter(filter) => Claim { condition: &filter.condition, value: Value::Yes },
+            RuleBody::Filter(filter) => Claim {
+                condition: &filter.condition,
+                value: Value::Yes,
+            },
             RuleBody::Group(_) => panic!("a filter"),
         };
         let premises = Premises::of([claim(0)], &policy.lists);
         if premises.entail(claim(1)) {
             return "implies";
         }
-        if premises.and([claim(1)]).are_contradictory() { "excludes" } else { "" }
+        if premises.and([claim(1)]).are_contradictory() {
+            "excludes"
+        } else {
+            ""
+        }
     }
 
     #[test]
@@ -373,48 +450,144 @@ mod tests {
             ("{ domain: afoo.com }", "{ domain: foo.com }", "excludes"),
             ("{ domain: a.foo.com }", "{ in: l }", "implies"),
             ("{ host: bar.com }", "{ in: l }", "excludes"),
-            ("{ host: [a.com, b.com] }", "{ host: [b.com, a.com, c.com] }", "implies"),
+            (
+                "{ host: [a.com, b.com] }",
+                "{ host: [b.com, a.com, c.com] }",
+                "implies",
+            ),
             ("{ host: [a.com, b.com] }", "{ host: b.com }", ""),
-            ("{ url: 'http://foo.com/a.gif?x=1' }", "{ ext: gif, param.x: 1, domain: foo.com }", "implies"),
+            (
+                "{ url: 'http://foo.com/a.gif?x=1' }",
+                "{ ext: gif, param.x: 1, domain: foo.com }",
+                "implies",
+            ),
             ("{ url: 'http://foo.com/a' }", "{ method: GET }", ""),
-            ("{ url_prefix: 'http://foo.com/a/b' }", "{ host: foo.com, path: /a }", "implies"),
-            ("{ url_prefix: 'http://foo.com/a/b' }", "{ under: /a }", "implies"),
+            (
+                "{ url_prefix: 'http://foo.com/a/b' }",
+                "{ host: foo.com, path: /a }",
+                "implies",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/a/b' }",
+                "{ under: /a }",
+                "implies",
+            ),
             ("{ url_prefix: 'http://foo.com/a' }", "{ under: /a }", ""),
-            ("{ url_prefix: 'http://foo.com/a' }", "{ host: bar.com }", "excludes"),
-            ("{ host: bar.com }", "{ url_prefix: ['http://foo.com/a', 'https://baz.com/'] }", "excludes"),
-            ("{ url_prefix: 'http://foo.com/a' }", "{ path: /b }", "excludes"),
-            ("{ url_prefix: 'http://foo.com/' }", "{ port: 443 }", "excludes"),
+            (
+                "{ url_prefix: 'http://foo.com/a' }",
+                "{ host: bar.com }",
+                "excludes",
+            ),
+            (
+                "{ host: bar.com }",
+                "{ url_prefix: ['http://foo.com/a', 'https://baz.com/'] }",
+                "excludes",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/a' }",
+                "{ path: /b }",
+                "excludes",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/' }",
+                "{ port: 443 }",
+                "excludes",
+            ),
             ("{ under: /a/b }", "{ under: /a }", "implies"),
             ("{ under: /ab }", "{ under: /a }", "excludes"),
             ("{ under: /a }", "{ path: /a }", "implies"),
             ("{ path: /a }", "{ under: /a }", ""),
             ("{ path: /ab }", "{ path: { contains: b } }", "implies"),
-            ("{ path: /Ab }", "{ path: { prefix: /a, case: ignore } }", "implies"),
-            ("{ path: { prefix: /Ab, case: ignore } }", "{ path: /ab }", ""),
+            (
+                "{ path: /Ab }",
+                "{ path: { prefix: /a, case: ignore } }",
+                "implies",
+            ),
+            (
+                "{ path: { prefix: /Ab, case: ignore } }",
+                "{ path: /ab }",
+                "",
+            ),
             ("{ ext: tar.gz }", "{ ext: gz }", "implies"),
-            ("{ ext: [gif, png] }", "{ not: { ext: [jpg, pdf] } }", "implies"),
+            (
+                "{ ext: [gif, png] }",
+                "{ not: { ext: [jpg, pdf] } }",
+                "implies",
+            ),
             ("{ path: { suffix: .gif } }", "{ ext: gif }", "implies"),
             ("{ ext: gif }", "{ path: { suffix: .gif } }", ""),
-            ("{ path: { exact: /a/a } }", "{ path: { repeats: 2 } }", "implies"),
-            ("{ path: { regex: a.*b } }", "{ path: { regex: a.*b } }", "implies"),
-            ("{ path: { regex: a.*b } }", "{ path: { regex: a.*b, case: ignore } }", ""),
+            (
+                "{ path: { exact: /a/a } }",
+                "{ path: { repeats: 2 } }",
+                "implies",
+            ),
+            (
+                "{ path: { regex: a.*b } }",
+                "{ path: { regex: a.*b } }",
+                "implies",
+            ),
+            (
+                "{ path: { regex: a.*b } }",
+                "{ path: { regex: a.*b, case: ignore } }",
+                "",
+            ),
             ("{ param.x: 1 }", "{ param.x: 2 }", ""),
             ("{ param.x: 1 }", "{ param.x: { prefix: '1' } }", "implies"),
             ("{ depth: '[3:5]' }", "{ depth: '[2:]' }", "implies"),
             ("{ depth: '[3:5]' }", "{ depth: '[:2]' }", "excludes"),
-            ("{ address: 10.1.0.0/16 }", "{ address: 10.0.0.0/8 }", "implies"),
-            ("{ address: 10.0.0.0/8 }", "{ address: 11.0.0.0/8 }", "excludes"),
-            ("{ content_type: image/png }", "{ content_type: image/* }", "implies"),
-            ("{ content_type: image/png }", "{ content_type: text/html }", "excludes"),
+            (
+                "{ address: 10.1.0.0/16 }",
+                "{ address: 10.0.0.0/8 }",
+                "implies",
+            ),
+            (
+                "{ address: 10.0.0.0/8 }",
+                "{ address: 11.0.0.0/8 }",
+                "excludes",
+            ),
+            (
+                "{ content_type: image/png }",
+                "{ content_type: image/* }",
+                "implies",
+            ),
+            (
+                "{ content_type: image/png }",
+                "{ content_type: text/html }",
+                "excludes",
+            ),
             ("{ host: a.com, ext: gif }", "{ host: a.com }", "implies"),
-            ("{ any: [{ host: a.com }, { host: b.com }] }", "{ host: [a.com, b.com] }", "implies"),
-            ("{ host: a.com }", "{ any: [{ ext: gif }, { host: a.com }] }", "implies"),
-            ("{ not: { domain: foo.com } }", "{ not: { host: foo.com } }", "implies"),
-            ("{ not: { host: foo.com } }", "{ not: { domain: foo.com } }", ""),
-            ("{ host: a.com, not: { host: a.com } }", "{ ext: gif }", "excludes"),
+            (
+                "{ any: [{ host: a.com }, { host: b.com }] }",
+                "{ host: [a.com, b.com] }",
+                "implies",
+            ),
+            (
+                "{ host: a.com }",
+                "{ any: [{ ext: gif }, { host: a.com }] }",
+                "implies",
+            ),
+            (
+                "{ not: { domain: foo.com } }",
+                "{ not: { host: foo.com } }",
+                "implies",
+            ),
+            (
+                "{ not: { host: foo.com } }",
+                "{ not: { domain: foo.com } }",
+                "",
+            ),
+            (
+                "{ host: a.com, not: { host: a.com } }",
+                "{ ext: gif }",
+                "excludes",
+            ),
             ("{ ext: gif }", "{ always: true }", "implies"),
             ("{ ext: gif }", "{ path: / }", "implies"),
-            ("{ path: { prefix: '/%41', norm: true } }", "{ path: /A }", ""),
+            (
+                "{ path: { prefix: '/%41', norm: true } }",
+                "{ path: /A }",
+                "",
+            ),
         ] {
             assert_eq!(relation(a, b), expected, "{a} and {b}");
         }

@@ -28,7 +28,9 @@ pub(super) fn always_passes(field: &Field, test: &TextTest) -> bool {
 /// The only texts that pass, if they can be told one by one.
 pub(super) fn only_texts<'t>(field: &Field, test: &'t TextTest) -> Option<&'t [Box<str>]> {
     match &test.kind {
-        TextKind::Exact(texts) if tells_case(field, test) && test.form == Form::Canonical => Some(texts),
+        TextKind::Exact(texts) if tells_case(field, test) && test.form == Form::Canonical => {
+            Some(texts)
+        }
         TextKind::Exact(_)
         | TextKind::Prefix(_)
         | TextKind::Suffix(_)
@@ -66,14 +68,18 @@ pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
         let is_there = |one: &str| others.iter().any(|other| other.as_str() == one);
         return a.case == b.case && ones.iter().all(|one| is_there(one.as_str()));
     }
-    let (Some((one, values)), Some((other, others))) = (shape(&a.kind), shape(&b.kind)) else { return false };
+    let (Some((one, values)), Some((other, others))) = (shape(&a.kind), shape(&b.kind)) else {
+        return false;
+    };
     let folds = !tells_case(field, b) || other == Shape::Ext;
     if !folds && !tells_case(field, a) {
         return false;
     }
-    values
-        .iter()
-        .all(|p| others.iter().any(|q| one_implies(one, &folded(p, folds), other, &folded(q, folds))))
+    values.iter().all(|p| {
+        others
+            .iter()
+            .any(|q| one_implies(one, &folded(p, folds), other, &folded(q, folds)))
+    })
 }
 
 /// Whether no text of the field passes both.
@@ -90,20 +96,28 @@ pub(super) fn excludes(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     if let Some((a, b)) = counts(&a.kind, &b.kind) {
         return apart(a, b);
     }
-    let (Some((one, values)), Some((other, others))) = (shape(&a.kind), shape(&b.kind)) else { return false };
+    let (Some((one, values)), Some((other, others))) = (shape(&a.kind), shape(&b.kind)) else {
+        return false;
+    };
     // Texts that are different in lower case are different.
     let apart = |p: &str, q: &str| one_excludes(one, p, other, q) || one_excludes(other, q, one, p);
-    values.iter().all(|p| others.iter().all(|q| apart(&folded(p, true), &folded(q, true))))
+    values.iter().all(|p| {
+        others
+            .iter()
+            .all(|q| apart(&folded(p, true), &folded(q, true)))
+    })
 }
 
 /// Whether every number of some ranges is in others.
 pub(super) fn within(a: &Ranges, b: &Ranges) -> bool {
-    a.0.iter().all(|(from, to)| b.0.iter().any(|(least, most)| least <= from && to <= most))
+    a.0.iter()
+        .all(|(from, to)| b.0.iter().any(|(least, most)| least <= from && to <= most))
 }
 
 /// Whether no number is in both.
 pub(super) fn apart(a: &Ranges, b: &Ranges) -> bool {
-    !a.0.iter().any(|(from, to)| b.0.iter().any(|(least, most)| least <= to && from <= most))
+    !a.0.iter()
+        .any(|(from, to)| b.0.iter().any(|(least, most)| least <= to && from <= most))
 }
 
 /// The ranges of two tests that count the same.
@@ -149,22 +163,29 @@ fn shape(kind: &TextKind) -> Option<(Shape, &[Box<str>])> {
 }
 
 fn folded(text: &str, folds: bool) -> Cow<'_, str> {
-    if folds { text.to_ascii_lowercase().into() } else { text.into() }
+    if folds {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
+    }
 }
 
 /// Whether `text` is `parent` or goes on with `between` before or behind it.
 fn goes_below(text: &str, parent: &str) -> bool {
-    text.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    text.strip_prefix(parent)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether `text` is `end`, or ends in a dot and `end`.
 fn ends_in_label(text: &str, end: &str) -> bool {
-    text.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    text.strip_suffix(end)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Whether a text ends in a dot and `end`.
 fn ends_in_dot_and(text: &str, end: &str) -> bool {
-    text.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'))
+    text.strip_suffix(end)
+        .is_some_and(|rest| rest.ends_with('.'))
 }
 
 fn one_implies(a: Shape, p: &str, b: Shape, q: &str) -> bool {
@@ -172,14 +193,21 @@ fn one_implies(a: Shape, p: &str, b: Shape, q: &str) -> bool {
         (Shape::Exact, Shape::Exact) => p == q,
         (Shape::Exact | Shape::Prefix | Shape::Under, Shape::Prefix) => p.starts_with(q),
         (Shape::Exact | Shape::Under, Shape::Under) => goes_below(p, q),
-        (Shape::Prefix, Shape::Under) => p.strip_prefix(q).is_some_and(|rest| rest.starts_with('/')),
+        (Shape::Prefix, Shape::Under) => {
+            p.strip_prefix(q).is_some_and(|rest| rest.starts_with('/'))
+        }
         (Shape::Exact | Shape::Suffix | Shape::Domain, Shape::Suffix) => p.ends_with(q),
         (Shape::Exact | Shape::Suffix, Shape::Ext) => ends_in_dot_and(p, q),
         (Shape::Ext, Shape::Ext) | (Shape::Domain, Shape::Domain) => ends_in_label(p, q),
         (Shape::Suffix, Shape::Domain) => ends_in_dot_and(p, q),
         (Shape::Surt, Shape::Surt) => p.starts_with(q),
         (
-            Shape::Exact | Shape::Prefix | Shape::Suffix | Shape::Contains | Shape::Domain | Shape::Under,
+            Shape::Exact
+            | Shape::Prefix
+            | Shape::Suffix
+            | Shape::Contains
+            | Shape::Domain
+            | Shape::Under,
             Shape::Contains,
         ) => p.contains(q),
         _ => false,
@@ -192,9 +220,16 @@ fn one_excludes(a: Shape, p: &str, b: Shape, q: &str) -> bool {
         // What passes must be this text.
         (
             Shape::Exact,
-            Shape::Exact | Shape::Prefix | Shape::Suffix | Shape::Contains | Shape::Under | Shape::Ext,
+            Shape::Exact
+            | Shape::Prefix
+            | Shape::Suffix
+            | Shape::Contains
+            | Shape::Under
+            | Shape::Ext,
         ) => !one_implies(a, p, b, q),
-        (Shape::Prefix, Shape::Prefix) | (Shape::Surt, Shape::Surt) => !p.starts_with(q) && !q.starts_with(p),
+        (Shape::Prefix, Shape::Prefix) | (Shape::Surt, Shape::Surt) => {
+            !p.starts_with(q) && !q.starts_with(p)
+        }
         (Shape::Prefix, Shape::Under) => !q.starts_with(p) && !goes_below(p, q),
         (Shape::Under, Shape::Under) => !goes_below(p, q) && !goes_below(q, p),
         (Shape::Suffix, Shape::Suffix) => !p.ends_with(q) && !q.ends_with(p),

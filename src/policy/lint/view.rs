@@ -48,7 +48,9 @@ struct Index {
 impl Index {
     fn add(&mut self, at: usize, premises: &Premises<'_>) {
         match premises.hosts().next() {
-            Some(hosts) => hosts.into_iter().for_each(|host| self.by_host.entry(host).or_default().push(at)),
+            Some(hosts) => hosts
+                .into_iter()
+                .for_each(|host| self.by_host.entry(host).or_default().push(at)),
             None => self.of_any_host.push(at),
         }
     }
@@ -64,7 +66,11 @@ enum Home {
 impl<'p> View<'p> {
     pub(super) fn of(policy: &'p Policy, errors: &Problems) -> Self {
         // Of a policy that is refused, what its lists and its options say may be what is wrong.
-        let knowledge = if errors.has_errors() { Knowledge::OfRules } else { Knowledge::Whole };
+        let knowledge = if errors.has_errors() {
+            Knowledge::OfRules
+        } else {
+            Knowledge::Whole
+        };
         let lists: &'p [List] = match knowledge {
             Knowledge::Whole => &policy.lists,
             Knowledge::OfRules => &[],
@@ -81,7 +87,10 @@ impl<'p> View<'p> {
         };
         for (at, rule) in policy.rules.iter().enumerate() {
             let parent = rule.parent.map(|parent| parent.0 as usize);
-            let around = parent.and_then(|parent| view.paths.get(parent)).cloned().unwrap_or_default();
+            let around = parent
+                .and_then(|parent| view.paths.get(parent))
+                .cloned()
+                .unwrap_or_default();
             let premises = match parent.and_then(|parent| view.premises.get(parent)) {
                 Some(premises) => premises.and(claim(rule)),
                 None => Premises::of(claim(rule), lists),
@@ -123,7 +132,11 @@ impl<'p> View<'p> {
         if spaces.runs(index, None) {
             return Some(Home::Document);
         }
-        spaces.all().iter().position(|space| space.rules.contains(index)).map(Home::Space)
+        spaces
+            .all()
+            .iter()
+            .position(|space| space.rules.contains(index))
+            .map(Home::Space)
     }
 
     /// Whether a rule belongs to the space of this number.
@@ -178,32 +191,41 @@ impl<'p> View<'p> {
     /// Whether a rule and those around it run at one stage whatever the response: not those that name what headers or
     /// else documents give.
     pub(super) fn is_steady(&self, at: usize) -> bool {
-        self.path(at).iter().all(|at| self.rule(*at).is_some_and(|rule| rule.by_headers.is_none()))
+        self.path(at)
+            .iter()
+            .all(|at| self.rule(*at).is_some_and(|rule| rule.by_headers.is_none()))
     }
 
     /// Whether a rule contains no others.
     pub(super) fn is_leaf(&self, at: usize) -> bool {
-        self.rule(at).is_some_and(|rule| rule.end.0 as usize == at + 1)
+        self.rule(at)
+            .is_some_and(|rule| rule.end.0 as usize == at + 1)
     }
 
     /// Whether a rule stands in a `match: first` list.
     pub(super) fn is_chosen(&self, at: usize) -> bool {
         let parent = self.rule(at).and_then(|rule| rule.parent);
-        parent.and_then(|parent| self.rule(parent.0 as usize)).is_some_and(|parent| match &parent.body {
-            RuleBody::Group(group) => matches!(group.order, ChildOrder::First(_)),
-            RuleBody::Filter(_) => false,
-        })
+        parent
+            .and_then(|parent| self.rule(parent.0 as usize))
+            .is_some_and(|parent| match &parent.body {
+                RuleBody::Group(group) => matches!(group.order, ChildOrder::First(_)),
+                RuleBody::Filter(_) => false,
+            })
     }
 
     /// Whether a rule judges 2xx with content only, by itself or by a group around it.
     pub(super) fn is_gated(&self, at: usize) -> bool {
-        self.path(at).iter().any(|at| self.rule(*at).is_some_and(|rule| rule.content_only))
+        self.path(at)
+            .iter()
+            .any(|at| self.rule(*at).is_some_and(|rule| rule.content_only))
     }
 
     /// The first stage at which a rule, or one in it, could do something.
     pub(super) fn first_stage(&self, at: usize) -> Option<PolicyStage> {
         let active = self.rule(at)?.active;
-        PolicyStage::ALL.into_iter().find(|stage| active.contains(*stage))
+        PolicyStage::ALL
+            .into_iter()
+            .find(|stage| active.contains(*stage))
     }
 
     /// The groups around a rule that are not around another, and itself.
@@ -225,11 +247,15 @@ impl<'p> View<'p> {
         if !self.is_sound(cause) || !alike {
             return false;
         }
-        let Some(premises) = self.premises(rule) else { return false };
+        let Some(premises) = self.premises(rule) else {
+            return false;
+        };
         let gated = self.is_gated(rule);
         self.beside(cause, rule).iter().all(|at| {
             let judges = gated || !self.rule(*at).is_some_and(|rule| rule.content_only);
-            judges && !self.is_chosen(*at) && self.claim(*at).is_none_or(|claim| premises.entail(claim))
+            judges
+                && !self.is_chosen(*at)
+                && self.claim(*at).is_none_or(|claim| premises.entail(claim))
         })
     }
 
@@ -241,16 +267,21 @@ impl<'p> View<'p> {
     }
 
     fn are_met_together(&self, cause: usize, rule: usize) -> bool {
-        let Some(stage) = self.rule(rule).map(|rule| rule.stage) else { return false };
-        let only_then =
-            |at: &usize| self.rule(*at).is_some_and(|rule| rule.stage == stage) && self.acts_once(*at);
+        let Some(stage) = self.rule(rule).map(|rule| rule.stage) else {
+            return false;
+        };
+        let only_then = |at: &usize| {
+            self.rule(*at).is_some_and(|rule| rule.stage == stage) && self.acts_once(*at)
+        };
         let in_line = cause < rule && self.share_a_list(cause, rule);
         in_line && only_then(&rule) && self.beside(cause, rule).iter().all(only_then)
     }
 
     /// Whether a rule itself does something at its stage and no other: a filter may be decided early.
     pub(super) fn acts_once(&self, at: usize) -> bool {
-        let Some(rule) = self.rule(at) else { return false };
+        let Some(rule) = self.rule(at) else {
+            return false;
+        };
         match rule.body {
             RuleBody::Group(_) => true,
             RuleBody::Filter(_) => self.first_stage(at) == Some(rule.stage),
@@ -261,8 +292,15 @@ impl<'p> View<'p> {
     pub(super) fn stops_between(&self, at: usize, cause: usize) -> bool {
         let counts = |stop: &&usize| !self.path(cause).contains(stop);
         let first = self.stops.partition_point(|stop| *stop < at);
-        let mut between = self.stops.iter().skip(first).take_while(|stop| **stop < cause);
-        let around = self.path(at).iter().filter(|around| self.stops.binary_search(around).is_ok());
+        let mut between = self
+            .stops
+            .iter()
+            .skip(first)
+            .take_while(|stop| **stop < cause);
+        let around = self
+            .path(at)
+            .iter()
+            .filter(|around| self.stops.binary_search(around).is_ok());
         between.any(|stop| counts(&stop)) || around.into_iter().any(|stop| counts(&stop))
     }
 
@@ -272,8 +310,12 @@ impl<'p> View<'p> {
         let hosts = self.premises(at).into_iter().flat_map(Premises::hosts);
         let hosts: Vec<String> = hosts.filter_map(|hosts| hosts.into_iter().next()).collect();
         let lists = hosts.iter().flat_map(|host| {
-            let parents = host.match_indices('.').filter_map(|(dot, _)| host.get(dot + 1..));
-            parents.chain([&**host]).filter_map(|parent| self.index.by_host.get(parent))
+            let parents = host
+                .match_indices('.')
+                .filter_map(|(dot, _)| host.get(dot + 1..));
+            parents
+                .chain([&**host])
+                .filter_map(|parent| self.index.by_host.get(parent))
         });
         let lists: Vec<&Vec<usize>> = lists.chain([&self.index.of_any_host]).collect();
         if !budget.looks_at(lists.iter().map(|list| list.len()).sum()) {
@@ -296,15 +338,24 @@ fn claim(rule: &Rule) -> Option<Claim<'_>> {
     match &rule.body {
         RuleBody::Group(group) => match &group.guard {
             Guard::Always => None,
-            Guard::When(condition) => Some(Claim { condition, value: Value::Yes }),
-            Guard::Unless(condition) => Some(Claim { condition, value: Value::No }),
+            Guard::When(condition) => Some(Claim {
+                condition,
+                value: Value::Yes,
+            }),
+            Guard::Unless(condition) => Some(Claim {
+                condition,
+                value: Value::No,
+            }),
         },
         RuleBody::Filter(filter) => {
             let value = match filter.sense {
                 Sense::Forbid => Value::Yes,
                 Sense::Require => Value::No,
             };
-            Some(Claim { condition: &filter.condition, value })
+            Some(Claim {
+                condition: &filter.condition,
+                value,
+            })
         }
     }
 }

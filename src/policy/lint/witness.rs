@@ -22,7 +22,11 @@ pub(super) fn of(view: &View<'_>, at: usize) -> Option<String> {
         };
         condition.evaluate(&facts, view.lists()) == wanted
     };
-    let fits = view.path(at).iter().filter_map(|at| view.claim(*at)).all(fits);
+    let fits = view
+        .path(at)
+        .iter()
+        .filter_map(|at| view.claim(*at))
+        .all(fits);
     fits.then(|| target.as_str().to_owned())
 }
 
@@ -60,7 +64,9 @@ impl Draft {
                 let list = view.lists().get(*list);
                 let item = list.and_then(|list| Some((list.kind, list.items.first()?)));
                 match item {
-                    Some((ListKind::Domains | ListKind::Hosts, item)) => self.host = Some(item.to_owned()),
+                    Some((ListKind::Domains | ListKind::Hosts, item)) => {
+                        self.host = Some(item.to_owned())
+                    }
                     Some((ListKind::Urls | ListKind::UrlPrefixes, item)) => {
                         self.whole = Some(item.to_owned())
                     }
@@ -77,9 +83,13 @@ impl Draft {
             (Field::Url, Part::Whole | Part::Beginning) => self.whole = owned(),
             (Field::Scheme, _) => self.scheme = owned(),
             (Field::Host | Field::Authority, _) => self.host = owned(),
-            (Field::Path | Field::PathAndQuery, Part::Whole | Part::Beginning) => self.path = owned(),
+            (Field::Path | Field::PathAndQuery, Part::Whole | Part::Beginning) => {
+                self.path = owned()
+            }
             (Field::Path, Part::Extension) => self.end.push_str(&format!("a.{value}")),
-            (Field::Path | Field::PathAndQuery, Part::End | Part::Inside) => self.end.push_str(value),
+            (Field::Path | Field::PathAndQuery, Part::End | Part::Inside) => {
+                self.end.push_str(value)
+            }
             (Field::Query, _) => self.query = owned(),
             (Field::Param(name), _) => self.query = Some(format!("{name}={value}")),
             _ => {}
@@ -87,16 +97,39 @@ impl Draft {
     }
 
     fn into_url(self) -> String {
-        let Self { whole, scheme, host, port, path, end, query } = self;
+        let Self {
+            whole,
+            scheme,
+            host,
+            port,
+            path,
+            end,
+            query,
+        } = self;
         let base = whole.unwrap_or_else(|| {
-            let scheme = scheme.unwrap_or_else(|| if port == Some(443) { "https" } else { "http" }.into());
+            let scheme =
+                scheme.unwrap_or_else(|| if port == Some(443) { "https" } else { "http" }.into());
             let host = host.unwrap_or_else(|| "www.example.com".into());
             let port = port.map_or(String::new(), |port| format!(":{port}"));
-            format!("{scheme}://{host}{port}{}", path.unwrap_or_else(|| "/".into()))
+            format!(
+                "{scheme}://{host}{port}{}",
+                path.unwrap_or_else(|| "/".into())
+            )
         });
-        let base = if end.is_empty() || base.ends_with('/') { base } else { base + "/" };
+        let base = if end.is_empty() || base.ends_with('/') {
+            base
+        } else {
+            base + "/"
+        };
         let query = query.map_or(String::new(), |query| format!("?{query}"));
-        format!("{base}{}{query}", if base.ends_with('/') { end.trim_start_matches('/') } else { &end })
+        format!(
+            "{base}{}{query}",
+            if base.ends_with('/') {
+                end.trim_start_matches('/')
+            } else {
+                &end
+            }
+        )
     }
 }
 

@@ -19,13 +19,20 @@ pub struct Texts {
 impl Texts {
     /// Room for so many texts of so many bytes together.
     pub fn with_capacity(count: usize, bytes: usize) -> Self {
-        Self { all: String::with_capacity(bytes), ends: Vec::with_capacity(count) }
+        Self {
+            all: String::with_capacity(bytes),
+            ends: Vec::with_capacity(count),
+        }
     }
 
     /// Adds a text; `false` where it has no room ([`MAX_BYTES`]).
     #[must_use]
     pub fn push(&mut self, text: &str) -> bool {
-        let end = self.all.len().checked_add(text.len()).and_then(|end| u32::try_from(end).ok());
+        let end = self
+            .all
+            .len()
+            .checked_add(text.len())
+            .and_then(|end| u32::try_from(end).ok());
         if let Some(end) = end {
             self.all.push_str(text);
             self.ends.push(end);
@@ -36,7 +43,10 @@ impl Texts {
     /// The text at a place.
     pub fn get(&self, at: usize) -> Option<&str> {
         let to = *self.ends.get(at)?;
-        let from = at.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end);
+        let from = at
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .map_or(0, |end| *end);
         self.all.get(from as usize..to as usize)
     }
 
@@ -90,7 +100,11 @@ impl TextSet {
     pub fn new(mut texts: Texts) -> Self {
         texts.shrink();
         let seats = (texts.len() * 2).next_power_of_two().max(2);
-        let mut set = Self { texts, seats: vec![0; seats].into(), hasher: RandomState::new() };
+        let mut set = Self {
+            texts,
+            seats: vec![0; seats].into(),
+            hasher: RandomState::new(),
+        };
         for at in 0..set.texts.len() {
             set.seat(at);
         }
@@ -108,7 +122,9 @@ impl TextSet {
     }
 
     fn seat(&mut self, at: usize) {
-        let Some(Err(free)) = self.texts.get(at).map(|text| self.find(text)) else { return };
+        let Some(Err(free)) = self.texts.get(at).map(|text| self.find(text)) else {
+            return;
+        };
         if let (Some(seat), Ok(number)) = (self.seats.get_mut(free), u32::try_from(at + 1)) {
             *seat = number;
         }
@@ -147,8 +163,9 @@ impl SortedTexts {
         order.sort_unstable();
         let mut kept = Texts::with_capacity(order.len(), texts.all.len());
         for text in order {
-            let covered =
-                kept.get(kept.len().wrapping_sub(1)).is_some_and(|shorter| text.starts_with(shorter));
+            let covered = kept
+                .get(kept.len().wrapping_sub(1))
+                .is_some_and(|shorter| text.starts_with(shorter));
             // There is room: together they are no longer than before.
             let _ = !covered && kept.push(text);
         }
@@ -168,7 +185,8 @@ impl SortedTexts {
 
     /// Whether a text begins with one of them.
     pub fn has_prefix_of(&self, text: &str) -> bool {
-        self.last_up_to(text).is_some_and(|nearest| text.starts_with(nearest))
+        self.last_up_to(text)
+            .is_some_and(|nearest| text.starts_with(nearest))
     }
 
     /// Whether one of them begins with a text.
@@ -180,7 +198,9 @@ impl SortedTexts {
 
     /// The last one that does not come after a text.
     fn last_up_to(&self, text: &str) -> Option<&str> {
-        self.count_up_to(text).checked_sub(1).and_then(|at| self.0.get(at))
+        self.count_up_to(text)
+            .checked_sub(1)
+            .and_then(|at| self.0.get(at))
     }
 
     /// How many do not come after a text.
@@ -214,14 +234,22 @@ mod tests {
         let all = ["b", "", "a", "b", "aa", "ä"];
         let set = TextSet::new(texts(&all));
         assert!(all.iter().all(|text| set.contains(text)));
-        assert!(!["c", "ab", "aaa", "Ä"].iter().any(|text| set.contains(text)));
+        assert!(
+            !["c", "ab", "aaa", "Ä"]
+                .iter()
+                .any(|text| set.contains(text))
+        );
         assert!(!TextSet::new(Texts::default()).contains(""));
     }
 
     #[test]
     fn many_texts_are_found_as_in_a_tree() {
         let mut random = fastrand::Rng::with_seed(5);
-        let mut word = || (0..random.usize(0..4)).map(|_| random.char('a'..='d')).collect::<String>();
+        let mut word = || {
+            (0..random.usize(0..4))
+                .map(|_| random.char('a'..='d'))
+                .collect::<String>()
+        };
         let given: Vec<String> = (0..60).map(|_| word()).collect();
         let all = texts(&given.iter().map(String::as_str).collect::<Vec<_>>());
         let (set, sorted) = (TextSet::new(all.clone()), SortedTexts::new(&all));
@@ -235,7 +263,11 @@ mod tests {
                 tree.iter().any(|text| asked.starts_with(text)),
                 "{asked}"
             );
-            if tree.contains(&*asked) { found += 1 } else { missed += 1 }
+            if tree.contains(&*asked) {
+                found += 1
+            } else {
+                missed += 1
+            }
         }
         assert!(found > 100 && missed > 100, "{found} {missed}");
     }

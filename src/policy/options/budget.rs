@@ -51,11 +51,24 @@ pub fn of(policy: &Policy, trail: &Trail) -> Option<Budget> {
         Some(_) | None if hosts.is_some() => Per::RegistrableDomain,
         Some(_) | None => Per::Host,
     };
-    let budget = Budget { urls, new_urls, bytes, hosts, per };
-    [urls, new_urls, bytes, hosts].iter().any(Option::is_some).then_some(budget)
+    let budget = Budget {
+        urls,
+        new_urls,
+        bytes,
+        hosts,
+        per,
+    };
+    [urls, new_urls, bytes, hosts]
+        .iter()
+        .any(Option::is_some)
+        .then_some(budget)
 }
 
 /// Whether anything in a policy sets a limit.
 pub(in crate::policy) fn any(policy: &Policy) -> bool {
-    LIMITS.into_iter().any(|slot| policy.values_of(slot).any(|(_, value)| *value != Value::None))
+    LIMITS.into_iter().any(|slot| {
+        policy
+            .values_of(slot)
+            .any(|(_, value)| *value != Value::None)
+    })
 }

@@ -17,7 +17,9 @@ pub struct Chosen<T> {
 impl<T> Chosen<T> {
     /// `None` if nobody chooses anything.
     pub fn of(policy: &Policy, slot: Slot, make: impl Fn(&Value) -> Option<T>) -> Option<Self> {
-        let made = policy.values_of(slot).filter_map(|(by, value)| Some((by, make(value)?)));
+        let made = policy
+            .values_of(slot)
+            .filter_map(|(by, value)| Some((by, make(value)?)));
         let by: BTreeMap<SetBy, T> = made.collect();
         (!by.is_empty()).then_some(Self { slot, by })
     }

@@ -47,7 +47,10 @@ pub fn mistake_in_key(map: &str, key: &str) -> Option<&'static str> {
 
 /// Why a name is none of a field that `request_headers` may change.
 pub fn mistake_in_name(name: &str) -> Option<&'static str> {
-    let fits = is_short(name) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    let fits = is_short(name)
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if !fits {
         return Some("not a name of a header: letters, digits, `-` and `_`, at most 64 of them");
     }
@@ -84,7 +87,11 @@ fn is_short(name: &str) -> bool {
 impl Policy {
     /// Every value that an option can come to have, with who would set it.
     pub fn values_of(&self, slot: Slot) -> impl Iterator<Item = (SetBy, &Value)> {
-        let base = self.options.entries.get(usize::from(slot.0)).map(|entry| (entry.set_by, &entry.base));
+        let base = self
+            .options
+            .entries
+            .get(usize::from(slot.0))
+            .map(|entry| (entry.set_by, &entry.base));
         let rules = self.rules.iter().zip(0..).filter_map(move |(_, at)| {
             let rule = crate::policy::rule::RuleIndex(at);
             Some((SetBy::Rule(rule), self.assigned(rule, slot)?))
@@ -94,16 +101,22 @@ impl Policy {
             .all()
             .iter()
             .zip(0..)
-            .filter_map(move |(space, at)| Some((SetBy::Space(SpaceIndex(at)), space.value(slot)?)));
+            .filter_map(move |(space, at)| {
+                Some((SetBy::Space(SpaceIndex(at)), space.value(slot)?))
+            });
         base.into_iter().chain(spaces).chain(rules)
     }
 
     /// The keys of an open map that the policy names, with their slots.
     pub fn keys_of(&self, map: &'static str) -> impl Iterator<Item = (Slot, &str)> {
-        self.options.entries.iter().zip(0..).filter_map(move |(entry, at)| {
-            let (open, key) = schema::open_key(&entry.path)?;
-            (open.path == map).then_some((Slot(at), key))
-        })
+        self.options
+            .entries
+            .iter()
+            .zip(0..)
+            .filter_map(move |(entry, at)| {
+                let (open, key) = schema::open_key(&entry.path)?;
+                (open.path == map).then_some((Slot(at), key))
+            })
     }
 }
 
@@ -113,9 +126,17 @@ mod tests {
 
     #[test]
     fn names_that_frame_or_route_are_never_changed() {
-        for name in
-            ["Host", "TE", "Via", "Proxy-Authorization", "Crawl-Depth", "Content-Length", "", "a b", "x:y"]
-        {
+        for name in [
+            "Host",
+            "TE",
+            "Via",
+            "Proxy-Authorization",
+            "Crawl-Depth",
+            "Content-Length",
+            "",
+            "a b",
+            "x:y",
+        ] {
             assert!(mistake_in_name(name).is_some(), "{name:?}");
         }
         for name in ["User-Agent", "Authorization", "X_Y-1", "Cookie"] {
@@ -133,11 +154,16 @@ mod tests {
         for text in ["a\r\nb", "a\0", "é", " a", "a\t", "\u{7f}"] {
             assert!(mistake_in_value("meta.x", text).is_some(), "{text:?}");
         }
-        for (path, most) in
-            [("source", SOURCE), ("meta.x", META_VALUE), ("request_headers.set.x", FIELD_VALUE)]
-        {
+        for (path, most) in [
+            ("source", SOURCE),
+            ("meta.x", META_VALUE),
+            ("request_headers.set.x", FIELD_VALUE),
+        ] {
             assert_eq!(mistake_in_value(path, &"x".repeat(most)), None, "{path}");
-            assert!(mistake_in_value(path, &"x".repeat(most + 1)).is_some(), "{path}");
+            assert!(
+                mistake_in_value(path, &"x".repeat(most + 1)).is_some(),
+                "{path}"
+            );
         }
     }
 }

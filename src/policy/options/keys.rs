@@ -58,29 +58,56 @@ impl Keys {
         replacement: impl Fn(&Value) -> Option<Replacement>,
     ) -> Self {
         let all = |value: &Value| {
-            let Value::List(items) = value else { return None };
+            let Value::List(items) = value else {
+                return None;
+            };
             let all: Box<[Replacement]> = items.iter().filter_map(&replacement).collect();
             (!all.is_empty()).then_some(all)
         };
-        Self { strip: Chosen::of(policy, STRIP_PARAMS, Strip::of), replace: Chosen::of(policy, REPLACE, all) }
+        Self {
+            strip: Chosen::of(policy, STRIP_PARAMS, Strip::of),
+            replace: Chosen::of(policy, REPLACE, all),
+        }
     }
 
     /// Whether any URL is ever fetched in the place of another.
     fn rewrites(&self) -> bool {
-        let by_name = self.strip.iter().flat_map(Chosen::all).any(|strip| strip.reach == Reach::Fetch);
+        let by_name = self
+            .strip
+            .iter()
+            .flat_map(Chosen::all)
+            .any(|strip| strip.reach == Reach::Fetch);
         let by_regex = self.replace.iter().flat_map(Chosen::all).flatten();
-        by_name || by_regex.map(|one| one.reach).any(|reach| reach == Reach::Fetch)
+        by_name
+            || by_regex
+                .map(|one| one.reach)
+                .any(|reach| reach == Reach::Fetch)
     }
 
     /// What a URL becomes for the key, or for the fetch.
-    fn applied<'t>(&self, policy: &Policy, trail: &Trail, url: &'t str, reach: Reach) -> Cow<'t, str> {
-        let strip = self.strip.as_ref().and_then(|strip| strip.now(policy, trail));
-        let replace = self.replace.as_ref().and_then(|replace| replace.now(policy, trail));
+    fn applied<'t>(
+        &self,
+        policy: &Policy,
+        trail: &Trail,
+        url: &'t str,
+        reach: Reach,
+    ) -> Cow<'t, str> {
+        let strip = self
+            .strip
+            .as_ref()
+            .and_then(|strip| strip.now(policy, trail));
+        let replace = self
+            .replace
+            .as_ref()
+            .and_then(|replace| replace.now(policy, trail));
         let stripped = match strip.filter(|strip| strip.reach.covers(reach)) {
             Some(strip) => strip.strip(url),
             None => Cow::Borrowed(url),
         };
-        let replace = replace.into_iter().flatten().filter(|one| one.reach.covers(reach));
+        let replace = replace
+            .into_iter()
+            .flatten()
+            .filter(|one| one.reach.covers(reach));
         replace.fold(stripped, |url, one| one.apply(url))
     }
 }
@@ -104,20 +131,29 @@ impl Replacement {
 impl Strip {
     fn of(value: &Value) -> Option<Self> {
         let (names, reach) = if let Value::Map(entries) = value {
-            let get = |key: &str| entries.iter().find(|(k, _)| **k == *key).map(|(_, value)| value);
+            let get = |key: &str| {
+                entries
+                    .iter()
+                    .find(|(k, _)| **k == *key)
+                    .map(|(_, value)| value)
+            };
             let fetch = get("rewrite") == Some(&Value::Bool(true));
             (get("names")?, if fetch { Reach::Fetch } else { Reach::Key })
         } else {
             (value, Reach::Key)
         };
-        let Value::List(names) = names else { return None };
+        let Value::List(names) = names else {
+            return None;
+        };
         let names: Box<[ParamName]> = names.iter().filter_map(ParamName::of).collect();
         (!names.is_empty()).then_some(Self { names, reach })
     }
 
     /// The URL without these parameters; the others stay as they are written, in their order.
     fn strip<'t>(&self, url: &'t str) -> Cow<'t, str> {
-        let Some((front, query)) = url.split_once('?') else { return Cow::Borrowed(url) };
+        let Some((front, query)) = url.split_once('?') else {
+            return Cow::Borrowed(url);
+        };
         let goes = |param: &&str| self.names.iter().any(|name| name.fits(&name_of(param)));
         if !query.split('&').any(|param| goes(&param)) {
             return Cow::Borrowed(url);
@@ -133,22 +169,34 @@ impl Strip {
 /// The name of a parameter as `param.NAME` reads it: percent-decoded once, `+` as a space.
 fn name_of(param: &str) -> Cow<'_, str> {
     let name = param.split('=').next().unwrap_or(param);
-    url::form_urlencoded::parse(name.as_bytes()).next().map_or(Cow::Borrowed(""), |(name, _)| name)
+    url::form_urlencoded::parse(name.as_bytes())
+        .next()
+        .map_or(Cow::Borrowed(""), |(name, _)| name)
 }
 
 impl ParamName {
     fn of(value: &Value) -> Option<Self> {
-        let Value::Text(name) = value else { return None };
+        let Value::Text(name) = value else {
+            return None;
+        };
         Some(Self(name.split('*').map(Box::from).collect()))
     }
 
     /// `*` stands for any run of characters, capital letters for themselves. Of an empty name nothing fits but `*`.
     fn fits(&self, name: &str) -> bool {
-        let Some((first, rest)) = self.0.split_first() else { return false };
-        let Some((last, middle)) = rest.split_last() else { return !name.is_empty() && name == &**first };
-        let Some(mut name) = name.strip_prefix(&**first) else { return false };
+        let Some((first, rest)) = self.0.split_first() else {
+            return false;
+        };
+        let Some((last, middle)) = rest.split_last() else {
+            return !name.is_empty() && name == &**first;
+        };
+        let Some(mut name) = name.strip_prefix(&**first) else {
+            return false;
+        };
         for piece in middle {
-            let Some((_, behind)) = name.split_once(&**piece) else { return false };
+            let Some((_, behind)) = name.split_once(&**piece) else {
+                return false;
+            };
             name = behind;
         }
         name.ends_with(&**last)
@@ -165,7 +213,10 @@ impl Policy {
     /// Which URL is fetched in place of this one: what the parts with `rewrite: true` make of it. `None` if that is the
     /// same, or no URL that could be fetched.
     pub fn rewritten(&self, trail: &Trail, target: &UrlTarget) -> Option<UrlTarget> {
-        match self.keys.applied(self, trail, target.as_str(), Reach::Fetch) {
+        match self
+            .keys
+            .applied(self, trail, target.as_str(), Reach::Fetch)
+        {
             Cow::Borrowed(_) => None,
             Cow::Owned(url) => UrlTarget::parse(&url).ok().filter(|other| other != target),
         }
@@ -197,8 +248,12 @@ mod tests {
             ("*", &["", "x"], &[]),
         ] {
             let pattern = ParamName::of(&Value::Text(name.into())).unwrap();
-            params.iter().for_each(|param| assert!(pattern.fits(param), "{name} {param}"));
-            other.iter().for_each(|param| assert!(!pattern.fits(param), "{name} {param}"));
+            params
+                .iter()
+                .for_each(|param| assert!(pattern.fits(param), "{name} {param}"));
+            other
+                .iter()
+                .for_each(|param| assert!(!pattern.fits(param), "{name} {param}"));
         }
     }
 
@@ -214,7 +269,10 @@ mod tests {
             ("http://h/?b=%41&sid=1&a=+", "http://h/?b=%41&a=+"),
             ("http://h/?s%69d=1&a", "http://h/?a"),
             ("http://h/?SID=1", "http://h/?SID=1"),
-            ("http://h/?utm_source=x&utm_medium=y&q=utm_z", "http://h/?q=utm_z"),
+            (
+                "http://h/?utm_source=x&utm_medium=y&q=utm_z",
+                "http://h/?q=utm_z",
+            ),
             ("http://h/?&&sid=1", "http://h/?&"),
             ("http://h/?a=1?sid=2", "http://h/?a=1?sid=2"),
         ] {

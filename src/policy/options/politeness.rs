@@ -114,8 +114,11 @@ impl<'a> Politeness<'a> {
 
     /// The limits of pages.
     pub fn pages(&self) -> Pages {
-        let rate =
-            if let Value::Rate { count, per } = self.value(RATE) { Some((*count, *per)) } else { None };
+        let rate = if let Value::Rate { count, per } = self.value(RATE) {
+            Some((*count, *per))
+        } else {
+            None
+        };
         Pages {
             delay: self.duration(DELAY).unwrap_or_default(),
             rate,
@@ -127,25 +130,39 @@ impl<'a> Politeness<'a> {
     /// The limits of embeds.
     pub fn embeds(&self) -> Embeds {
         let delay = self.duration(EMBEDS_DELAY).unwrap_or_default();
-        Embeds { delay, concurrency: self.count(EMBEDS_CONCURRENCY) }
+        Embeds {
+            delay,
+            concurrency: self.count(EMBEDS_CONCURRENCY),
+        }
     }
 
     /// `jitter`: factors from and to.
     pub fn jitter(&self) -> Option<(f64, f64)> {
-        if let Value::Range(from, to) = self.value(JITTER) { Some((*from, *to)) } else { None }
+        if let Value::Range(from, to) = self.value(JITTER) {
+            Some((*from, *to))
+        } else {
+            None
+        }
     }
 
     /// `adaptive`: the factor, the least and the longest delay. One key switches it on; the others are 1, 1 s and 30 s
     /// then.
     pub fn adaptive(&self) -> Option<(f64, Duration, Duration)> {
-        let factor =
-            if let Value::Decimal(factor) = self.value(ADAPTIVE_FACTOR) { Some(*factor) } else { None };
+        let factor = if let Value::Decimal(factor) = self.value(ADAPTIVE_FACTOR) {
+            Some(*factor)
+        } else {
+            None
+        };
         let (min, max) = (self.duration(ADAPTIVE_MIN), self.duration(ADAPTIVE_MAX));
         if factor.is_none() && min.is_none() && max.is_none() {
             return None;
         }
         let (second, half_a_minute) = (Duration::from_secs(1), Duration::from_secs(30));
-        Some((factor.unwrap_or(1.0), min.unwrap_or(second), max.unwrap_or(half_a_minute)))
+        Some((
+            factor.unwrap_or(1.0),
+            min.unwrap_or(second),
+            max.unwrap_or(half_a_minute),
+        ))
     }
 
     /// `max_hold`, if a rule or the document says.
@@ -164,18 +181,25 @@ impl<'a> Politeness<'a> {
 
     /// `per_address`, if any of it is set.
     pub fn per_address(&self) -> Option<PerAddress> {
-        let (delay, concurrency) =
-            (self.duration(ADDRESS_DELAY), self.trail.number(self.policy, ADDRESS_CONCURRENCY));
+        let (delay, concurrency) = (
+            self.duration(ADDRESS_DELAY),
+            self.trail.number(self.policy, ADDRESS_CONCURRENCY),
+        );
         if delay.is_none() && concurrency.is_none() {
             return None;
         }
         let most = concurrency.and_then(|count| u32::try_from(count).ok());
-        Some(PerAddress { delay: delay.unwrap_or_default(), concurrency: most.unwrap_or(u32::MAX) })
+        Some(PerAddress {
+            delay: delay.unwrap_or_default(),
+            concurrency: most.unwrap_or(u32::MAX),
+        })
     }
 
     /// `bytes_per_second`.
     pub fn bytes_per_second(&self) -> Option<NonZeroU64> {
-        self.trail.number(self.policy, BYTES).and_then(NonZeroU64::new)
+        self.trail
+            .number(self.policy, BYTES)
+            .and_then(NonZeroU64::new)
     }
 
     /// `request_rate`: whether that of robots.txt counts.
@@ -197,7 +221,11 @@ impl<'a> Politeness<'a> {
     }
 
     fn duration(&self, slot: Slot) -> Option<Duration> {
-        if let Value::Duration(duration) = self.value(slot) { Some(*duration) } else { None }
+        if let Value::Duration(duration) = self.value(slot) {
+            Some(*duration)
+        } else {
+            None
+        }
     }
 
     fn count(&self, slot: Slot) -> u32 {

@@ -32,7 +32,14 @@ impl Recrawl {
 /// The option as it stands.
 pub fn of(policy: &Policy, trail: &Trail) -> Recrawl {
     let time = |slot| {
-        if let Value::Duration(time) = trail.value(policy, slot) { Some(*time) } else { None }
+        if let Value::Duration(time) = trail.value(policy, slot) {
+            Some(*time)
+        } else {
+            None
+        }
     };
-    Recrawl { min_interval: time(MIN_INTERVAL), after_error: time(AFTER_ERROR) }
+    Recrawl {
+        min_interval: time(MIN_INTERVAL),
+        after_error: time(AFTER_ERROR),
+    }
 }

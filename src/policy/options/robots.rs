@@ -27,7 +27,11 @@ pub enum OnUnreachable {
 
 /// The option `robots.agent`, if the policy names one.
 pub fn named_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
-    if let Value::Text(agent) = trail.value(policy, AGENT) { Some(agent) } else { None }
+    if let Value::Text(agent) = trail.value(policy, AGENT) {
+        Some(agent)
+    } else {
+        None
+    }
 }
 
 /// Reads the option for a request from what the rules have assigned.
@@ -55,9 +59,18 @@ impl<'a> RobotsOption<'a> {
 
     /// `usage`: the uses that the crawler declares, named as `robots::usage::purpose` does.
     pub fn uses(&self) -> impl Iterator<Item = &'a str> {
-        let items =
-            if let Value::List(items) = self.trail.value(self.policy, USAGE) { &**items } else { &[] };
-        items.iter().filter_map(|item| if let Value::Text(name) = item { Some(&**name) } else { None })
+        let items = if let Value::List(items) = self.trail.value(self.policy, USAGE) {
+            &**items
+        } else {
+            &[]
+        };
+        items.iter().filter_map(|item| {
+            if let Value::Text(name) = item {
+                Some(&**name)
+            } else {
+                None
+            }
+        })
     }
 
     /// `on_unreachable`.
@@ -72,6 +85,10 @@ impl<'a> RobotsOption<'a> {
     /// `crawl_delay_cap`: the longest Crawl-delay that counts.
     pub fn crawl_delay_cap(&self) -> Duration {
         let value = self.trail.value(self.policy, CRAWL_DELAY_CAP);
-        if let Value::Duration(cap) = value { *cap } else { Duration::ZERO }
+        if let Value::Duration(cap) = value {
+            *cap
+        } else {
+            Duration::ZERO
+        }
     }
 }

@@ -77,7 +77,10 @@ pub const VERIFY: Slot = slot("verify");
 pub const fn slot(path: &str) -> Slot {
     let mut at = 0;
     while at < SPECS.len() {
-        #[allow(clippy::indexing_slicing, reason = "within its bounds, and known when this is compiled")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "within its bounds, and known when this is compiled"
+        )]
         let spec = &SPECS[at];
         if equal(spec.path.as_bytes(), path.as_bytes()) {
             return Slot(at as u16);
@@ -124,8 +127,16 @@ pub struct OpenMap {
 
 /// The open maps.
 pub const OPEN: [OpenMap; 2] = [
-    OpenMap { path: META, acts: Acts::Until(PolicyStage::Response), most: 64 },
-    OpenMap { path: SET_HEADERS, acts: Acts::Until(PolicyStage::Destination), most: 64 },
+    OpenMap {
+        path: META,
+        acts: Acts::Until(PolicyStage::Response),
+        most: 64,
+    },
+    OpenMap {
+        path: SET_HEADERS,
+        acts: Acts::Until(PolicyStage::Destination),
+        most: 64,
+    },
 ];
 
 /// One option.
@@ -282,7 +293,11 @@ impl Counted {
 
 /// A value of an option with a closed set of words.
 pub fn word_of(value: &Value) -> Option<&'static str> {
-    if let Value::Word(word) = value { Some(word) } else { None }
+    if let Value::Word(word) = value {
+        Some(word)
+    } else {
+        None
+    }
 }
 
 /// The place and the row of an option; none for keys of the open map and for paths that do not exist.
@@ -298,32 +313,46 @@ pub fn open_map(path: &str) -> Option<&'static OpenMap> {
 
 /// The open map that the path is a key of, and the key.
 pub fn open_key(path: &str) -> Option<(&'static OpenMap, &str)> {
-    OPEN.iter().find_map(|map| Some((map, below_key(path, map.path)?)))
+    OPEN.iter()
+        .find_map(|map| Some((map, below_key(path, map.path)?)))
 }
 
 /// The open maps at a path or below it.
 pub fn open_in(path: &str) -> impl Iterator<Item = &'static OpenMap> {
-    OPEN.iter().filter(move |map| map.path == path || below_key(map.path, path).is_some())
+    OPEN.iter()
+        .filter(move |map| map.path == path || below_key(map.path, path).is_some())
 }
 
 /// The options below a map: those whose paths begin with its path and a dot.
 pub fn below(map: &str) -> impl Iterator<Item = &'static Spec> {
-    SPECS.iter().filter(move |spec| spec.path.strip_prefix(map).is_some_and(|rest| rest.starts_with('.')))
+    SPECS.iter().filter(move |spec| {
+        spec.path
+            .strip_prefix(map)
+            .is_some_and(|rest| rest.starts_with('.'))
+    })
 }
 
 /// The keys directly in a map, `""` for the outermost one, in the order of the table.
 pub fn keys_in(map: &str) -> Vec<&'static str> {
     let mut keys: Vec<&str> = Vec::new();
     for spec in SPECS {
-        let rest = if map.is_empty() { Some(spec.path) } else { below_key(spec.path, map) };
+        let rest = if map.is_empty() {
+            Some(spec.path)
+        } else {
+            below_key(spec.path, map)
+        };
         let key = rest.and_then(|rest| rest.split('.').next());
         if let Some(key) = key.filter(|key| !keys.contains(key)) {
             keys.push(key);
         }
     }
-    let open = OPEN
-        .iter()
-        .filter_map(|open| if map.is_empty() { Some(open.path) } else { below_key(open.path, map) });
+    let open = OPEN.iter().filter_map(|open| {
+        if map.is_empty() {
+            Some(open.path)
+        } else {
+            below_key(open.path, map)
+        }
+    });
     for key in open.filter_map(|rest| rest.split('.').next()) {
         if !keys.contains(&key) {
             keys.push(key);

@@ -49,10 +49,17 @@ impl ToOrigin {
 impl OfBodies {
     /// The option as it stands.
     pub fn of(policy: &Policy, trail: &Trail) -> Self {
-        Self { idle: duration(policy, trail, BODY_IDLE), whole: duration(policy, trail, REQUEST) }
+        Self {
+            idle: duration(policy, trail, BODY_IDLE),
+            whole: duration(policy, trail, REQUEST),
+        }
     }
 }
 
 fn duration(policy: &Policy, trail: &Trail, slot: Slot) -> Option<Duration> {
-    if let Value::Duration(time) = trail.value(policy, slot) { Some(*time) } else { None }
+    if let Value::Duration(time) = trail.value(policy, slot) {
+        Some(*time)
+    } else {
+        None
+    }
 }

@@ -61,7 +61,10 @@ impl Value {
             Self::Rate { count, per } => json!(show_rate(*count, *per)),
             Self::Range(from, to) => json!(format!("{from:?}..{to:?}")),
             Self::List(values) => values.iter().map(Self::to_json).collect(),
-            Self::Map(entries) => entries.iter().map(|(k, v)| (k.to_string(), v.to_json())).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_json()))
+                .collect(),
             Self::Disposition(value) => json!(value.as_str()),
             Self::Intent(value) => json!(value.as_str()),
         }

@@ -17,15 +17,29 @@ use super::option::read_options;
 pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let before = problems.len();
     let mut map = MapReader::open(node, "a case", problems)?;
-    let facts = map.require("url", problems).and_then(|url| facts(url, &mut map, problems));
-    let profile = map
-        .take("profile")
-        .and_then(|node| read::word(node, &Profile::ALL.map(Profile::as_str), Profile::from_word, problems));
-    let expect = map.require("expect", problems).and_then(|node| expect(node, &mut map, problems));
+    let facts = map
+        .require("url", problems)
+        .and_then(|url| facts(url, &mut map, problems));
+    let profile = map.take("profile").and_then(|node| {
+        read::word(
+            node,
+            &Profile::ALL.map(Profile::as_str),
+            Profile::from_word,
+            problems,
+        )
+    });
+    let expect = map
+        .require("expect", problems)
+        .and_then(|node| expect(node, &mut map, problems));
     map.finish(problems);
     let (facts, expect) = (facts?, expect?);
     let profile = profile.unwrap_or(Profile::Generic);
-    (problems.len() == before).then(|| Case { place: node.place.clone(), facts, profile, expect })
+    (problems.len() == before).then(|| Case {
+        place: node.place.clone(),
+        facts,
+        profile,
+        expect,
+    })
 }
 
 fn facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option<CaseFacts> {
@@ -38,7 +52,9 @@ fn facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option
         }
     };
     for key in FACT_KEYS.into_iter().filter(|key| *key != "url") {
-        let Some(node) = map.take(key).filter(|node| !node.is_null()) else { continue };
+        let Some(node) = map.take(key).filter(|node| !node.is_null()) else {
+            continue;
+        };
         if let Err(mistake) = facts.set(key, &json(node)) {
             problems.push(wrong_type(node, &mistake));
         }
@@ -55,7 +71,10 @@ fn json(node: &Node) -> Json {
         Value::Float(number, _) => Json::from(*number),
         Value::Text(text) => Json::from(&**text),
         Value::Sequence(items) => items.iter().map(json).collect(),
-        Value::Mapping(entries) => entries.iter().map(|e| (e.key.text.to_string(), json(&e.value))).collect(),
+        Value::Mapping(entries) => entries
+            .iter()
+            .map(|e| (e.key.text.to_string(), json(&e.value)))
+            .collect(),
     }
 }
 
@@ -68,14 +87,22 @@ fn expect(node: &Node, case: &mut MapReader<'_>, problems: &mut Problems) -> Opt
         return found.and(Some(expect));
     };
     let mut map = MapReader::open(node, "`expect`", problems)?;
-    let found = map.require("verdict", problems).and_then(|node| verdict(node, problems));
-    let status = map.take("status").and_then(|node| number(node, 200..=599, problems));
+    let found = map
+        .require("verdict", problems)
+        .and_then(|node| verdict(node, problems));
+    let status = map
+        .take("status")
+        .and_then(|node| number(node, 200..=599, problems));
     let expect = expectations(found.unwrap_or(ExpectedVerdict::Allow), &mut map, problems);
     map.finish(problems);
     found.map(|_| Expect { status, ..expect })
 }
 
-fn expectations(verdict: ExpectedVerdict, map: &mut MapReader<'_>, problems: &mut Problems) -> Expect {
+fn expectations(
+    verdict: ExpectedVerdict,
+    map: &mut MapReader<'_>,
+    problems: &mut Problems,
+) -> Expect {
     let stages = Stage::ALL.map(Stage::as_str);
     let stage_of = |word: &str| Stage::ALL.into_iter().find(|s| s.as_str() == word);
     let reasons = Reason::ALL.map(Reason::as_str);
@@ -83,14 +110,28 @@ fn expectations(verdict: ExpectedVerdict, map: &mut MapReader<'_>, problems: &mu
     let intents = Intent::ALL.map(Intent::as_str);
     Expect {
         verdict,
-        stage: map.take("stage").and_then(|n| read::word(n, &stages, stage_of, problems)),
-        rule: map.take("rule").and_then(|n| read::spelling(n, problems)).map(Into::into),
-        reason: map.take("reason").and_then(|n| read::word(n, &reasons, reason_of, problems)),
-        code: map.take("code").and_then(|n| number(n, 100..=9999, problems)),
+        stage: map
+            .take("stage")
+            .and_then(|n| read::word(n, &stages, stage_of, problems)),
+        rule: map
+            .take("rule")
+            .and_then(|n| read::spelling(n, problems))
+            .map(Into::into),
+        reason: map
+            .take("reason")
+            .and_then(|n| read::word(n, &reasons, reason_of, problems)),
+        code: map
+            .take("code")
+            .and_then(|n| number(n, 100..=9999, problems)),
         status: None,
         logged: map.take("logged").and_then(|n| read::boolean(n, problems)),
-        intent: map.take("intent").and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
-        options: map.take("options").map(|n| options(n, problems)).unwrap_or_default(),
+        intent: map
+            .take("intent")
+            .and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
+        options: map
+            .take("options")
+            .map(|n| options(n, problems))
+            .unwrap_or_default(),
     }
 }
 
@@ -99,10 +140,17 @@ fn verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {
     read::word(node, &words, ExpectedVerdict::from_word, problems)
 }
 
-fn number(node: &Node, range: std::ops::RangeInclusive<i64>, problems: &mut Problems) -> Option<u16> {
+fn number(
+    node: &Node,
+    range: std::ops::RangeInclusive<i64>,
+    problems: &mut Problems,
+) -> Option<u16> {
     read::integer(node, range, problems).and_then(|n| u16::try_from(n).ok())
 }
 
 fn options(node: &Node, problems: &mut Problems) -> Vec<(Box<str>, crate::policy::options::Value)> {
-    read_options(node, problems).into_iter().map(|option| (option.path, option.value)).collect()
+    read_options(node, problems)
+        .into_iter()
+        .map(|option| (option.path, option.value))
+        .collect()
 }

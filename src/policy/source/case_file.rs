@@ -48,12 +48,17 @@ const OF_CASES: [&str; 2] = ["policy", "cases"];
 impl FileKind {
     /// Tells what a text is; one that is no YAML is anything else.
     pub fn of(file: &Arc<str>, text: &str) -> Self {
-        yaml::parse(file, text, &mut Problems::new()).map_or(Self::Other, |tree| Self::of_tree(&tree))
+        yaml::parse(file, text, &mut Problems::new())
+            .map_or(Self::Other, |tree| Self::of_tree(&tree))
     }
 
     fn of_tree(tree: &Node) -> Self {
-        let Value::Mapping(entries) = &tree.value else { return Self::Other };
-        let only_cases = entries.iter().all(|entry| OF_CASES.contains(&&*entry.key.text));
+        let Value::Mapping(entries) = &tree.value else {
+            return Self::Other;
+        };
+        let only_cases = entries
+            .iter()
+            .all(|entry| OF_CASES.contains(&&*entry.key.text));
         match tree.get("policy").map(|node| &node.value) {
             Some(Value::Mapping(_)) => Self::Other,
             Some(Value::Text(_)) if only_cases => Self::Cases,
@@ -71,12 +76,20 @@ pub fn read_case_file(file: &Arc<str>, text: &str, problems: &mut Problems) -> O
     let mut map = MapReader::open(&tree, "a case file", problems)?;
     let policy = map.require("policy", problems).and_then(|node| {
         let value = read::text(node, problems)?.into();
-        Some(At { place: node.place.clone(), value })
+        Some(At {
+            place: node.place.clone(),
+            value,
+        })
     });
-    let nodes = map.require("cases", problems).map(|node| read::items(node, "`cases`", problems));
+    let nodes = map
+        .require("cases", problems)
+        .map(|node| read::items(node, "`cases`", problems));
     map.finish(problems);
-    let cases: Vec<Case> =
-        nodes.unwrap_or_default().iter().filter_map(|node| read_case(node, problems)).collect();
+    let cases: Vec<Case> = nodes
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|node| read_case(node, problems))
+        .collect();
     let policy = policy?;
     (problems.len() == before).then_some(CaseFile { policy, cases })
 }
@@ -106,12 +119,25 @@ mod tests {
     fn mistakes_have_their_places() {
         for (text, expected) in [
             ("cases: []\n", "f:1:1: error: `policy` is missing"),
-            ("policy: p\ncases: [{ url: \"http://a/\", expect: alow }]\n", "did you mean `allow`?"),
-            ("policy: p\nrules: []\ncases: []\n", "f:2:1: error: unknown key; found `rules`"),
+            (
+                "policy: p\ncases: [{ url: \"http://a/\", expect: alow }]\n",
+                "did you mean `allow`?",
+            ),
+            (
+                "policy: p\nrules: []\ncases: []\n",
+                "f:2:1: error: unknown key; found `rules`",
+            ),
         ] {
             let mut problems = Problems::new();
-            assert!(read_case_file(&"f".into(), text, &mut problems).is_none(), "{text}");
-            let said: Vec<String> = problems.into_vec().iter().map(ToString::to_string).collect();
+            assert!(
+                read_case_file(&"f".into(), text, &mut problems).is_none(),
+                "{text}"
+            );
+            let said: Vec<String> = problems
+                .into_vec()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
         }
     }

@@ -30,24 +30,38 @@ fn condition(node: &Node, depth: usize, problems: &mut Problems) -> Option<Sourc
         return None;
     };
     if entries.is_empty() {
-        problems.push(Problem::error(&node.place, "an empty condition").help("write `always: true`"));
+        problems
+            .push(Problem::error(&node.place, "an empty condition").help("write `always: true`"));
         return None;
     }
     if depth > MAX_DEPTH {
-        problems.push(Problem::error(&node.place, format!("conditions nested more than {MAX_DEPTH} deep")));
+        problems.push(Problem::error(
+            &node.place,
+            format!("conditions nested more than {MAX_DEPTH} deep"),
+        ));
         return None;
     }
-    let parts: Vec<Option<SourceCondition>> =
-        entries.iter().map(|entry| part(entry, depth + 1, problems)).collect();
+    let parts: Vec<Option<SourceCondition>> = entries
+        .iter()
+        .map(|entry| part(entry, depth + 1, problems))
+        .collect();
     let mut parts = parts.into_iter().collect::<Option<Vec<_>>>()?;
-    if parts.len() == 1 { parts.pop() } else { Some(SourceCondition::All(parts)) }
+    if parts.len() == 1 {
+        parts.pop()
+    } else {
+        Some(SourceCondition::All(parts))
+    }
 }
 
 fn part(entry: &Entry, depth: usize, problems: &mut Problems) -> Option<SourceCondition> {
     match &*entry.key.text {
         "all" => list(entry, depth, problems).map(SourceCondition::All),
         "any" => list(entry, depth, problems).map(SourceCondition::Any),
-        "not" => Some(SourceCondition::Not(Box::new(condition(&entry.value, depth, problems)?))),
+        "not" => Some(SourceCondition::Not(Box::new(condition(
+            &entry.value,
+            depth,
+            problems,
+        )?))),
         "always" => always(&entry.value, problems),
         _ => atom::read(entry, problems),
     }
@@ -58,11 +72,17 @@ fn list(entry: &Entry, depth: usize, problems: &mut Problems) -> Option<Vec<Sour
     let nodes = items(&entry.value, &format!("`{word}`"), problems);
     if nodes.is_empty() {
         if let Value::Sequence(_) = entry.value.value {
-            problems.push(Problem::error(&entry.value.place, format!("`{word}` without conditions")));
+            problems.push(Problem::error(
+                &entry.value.place,
+                format!("`{word}` without conditions"),
+            ));
         }
         return None;
     }
-    let parts: Vec<_> = nodes.iter().map(|node| condition(node, depth, problems)).collect();
+    let parts: Vec<_> = nodes
+        .iter()
+        .map(|node| condition(node, depth, problems))
+        .collect();
     parts.into_iter().collect()
 }
 

@@ -17,14 +17,21 @@ use super::option::read_options;
 use super::rule::read_rules;
 use super::space::{read_global, read_spaces};
 use super::tree::{
-    At, OnInvalidRule, SourceGlobal, SourceItems, SourceList, SourceOption, SourceRule, SourceSpace, Text,
+    At, OnInvalidRule, SourceGlobal, SourceItems, SourceList, SourceOption, SourceRule,
+    SourceSpace, Text,
 };
 
 /// The version of the language that this program speaks.
 const VERSION: i64 = 1;
 
 /// The keys that stand in exactly one file of a directory.
-const HEAD: [&str; 5] = ["policy", "name", "options", "on_invalid_rule", "global_space"];
+const HEAD: [&str; 5] = [
+    "policy",
+    "name",
+    "options",
+    "on_invalid_rule",
+    "global_space",
+];
 
 /// What one head says.
 #[derive(Debug)]
@@ -41,7 +48,13 @@ impl Head {
     pub(super) fn missing(file: &Arc<str>) -> Self {
         let options_place = Place::of_file(file);
         let on_invalid_rule = OnInvalidRule::default();
-        Self { name: None, on_invalid_rule, options_place, options: Vec::new(), global: None }
+        Self {
+            name: None,
+            on_invalid_rule,
+            options_place,
+            options: Vec::new(),
+            global: None,
+        }
     }
 }
 
@@ -58,7 +71,9 @@ pub(super) struct Parts {
 impl Parts {
     /// Adds a file's document.
     pub(super) fn add(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
-        let Some(mut map) = MapReader::open(node, "a policy", problems) else { return };
+        let Some(mut map) = MapReader::open(node, "a policy", problems) else {
+            return;
+        };
         if HEAD.iter().any(|key| node.get(key).is_some()) {
             self.head(&mut map, problems);
         }
@@ -70,11 +85,13 @@ impl Parts {
         }
         if let Some(rules) = map.take("rules") {
             let first = self.rules.len() + 1;
-            self.rules.extend(read_rules(rules, "rules", first, problems));
+            self.rules
+                .extend(read_rules(rules, "rules", first, problems));
         }
         if let Some(all) = map.take("cases") {
             let nodes = read::items(all, "`cases`", problems);
-            self.cases.extend(nodes.iter().filter_map(|node| read_case(node, problems)));
+            self.cases
+                .extend(nodes.iter().filter_map(|node| read_case(node, problems)));
         }
         if let Some(spaces) = map.take("spaces") {
             let first = self.spaces.len() + 1;
@@ -95,10 +112,16 @@ impl Parts {
         if let Some(version) = map.require("policy", problems) {
             check_version(version, problems);
         }
-        let name = map.require("name", problems).and_then(|node| name(node, problems));
-        let on_invalid_rule = map.take("on_invalid_rule").and_then(|node| on_invalid_rule(node, problems));
+        let name = map
+            .require("name", problems)
+            .and_then(|node| name(node, problems));
+        let on_invalid_rule = map
+            .take("on_invalid_rule")
+            .and_then(|node| on_invalid_rule(node, problems));
         let options = map.take_entry("options");
-        let options_place = options.map_or(map.place(), |entry| &entry.key.place).clone();
+        let options_place = options
+            .map_or(map.place(), |entry| &entry.key.place)
+            .clone();
         if options.is_none_or(|entry| entry.value.get("disposition").is_none()) {
             problems.push(without_disposition(&options_place));
         }
@@ -106,17 +129,25 @@ impl Parts {
             name,
             on_invalid_rule: on_invalid_rule.unwrap_or_default(),
             options_place,
-            options: options.map(|entry| read_options(&entry.value, problems)).unwrap_or_default(),
-            global: map.take_entry("global_space").map(|entry| read_global(entry, problems)),
+            options: options
+                .map(|entry| read_options(&entry.value, problems))
+                .unwrap_or_default(),
+            global: map
+                .take_entry("global_space")
+                .map(|entry| read_global(entry, problems)),
         });
     }
 
     fn lists(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
         for entry in read::entries(node, "`lists`", problems) {
-            let name = At { place: entry.key.place.clone(), value: entry.key.text.clone() };
+            let name = At {
+                place: entry.key.place.clone(),
+                value: entry.key.text.clone(),
+            };
             if self.lists.iter().any(|list| list.name.value == name.value) {
                 problems.push(
-                    Problem::error(&name.place, "a list of this name is there already").found(&*name.value),
+                    Problem::error(&name.place, "a list of this name is there already")
+                        .found(&*name.value),
                 );
             }
             let (kind, items) = list(&entry.value, gather, problems);
@@ -142,7 +173,8 @@ fn name(node: &Node, problems: &mut Problems) -> Option<Slug> {
     let name = Slug::new(text);
     if name.is_none() {
         let problem = wrong_type(node, "not a name for a policy");
-        problems.push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
+        problems
+            .push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
     }
     name
 }
@@ -158,7 +190,12 @@ fn on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule
 
 fn kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
     let of_word = |word: &str| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word);
-    read::word(node, &ListKind::ALL.map(ListKind::as_str), of_word, problems)
+    read::word(
+        node,
+        &ListKind::ALL.map(ListKind::as_str),
+        of_word,
+        problems,
+    )
 }
 
 fn list(
@@ -166,8 +203,12 @@ fn list(
     gather: &mut Gather<'_>,
     problems: &mut Problems,
 ) -> (Option<ListKind>, Option<SourceItems>) {
-    let Some(mut map) = MapReader::open(node, "a list", problems) else { return (None, None) };
-    let kind = map.require("kind", problems).and_then(|node| kind(node, problems));
+    let Some(mut map) = MapReader::open(node, "a list", problems) else {
+        return (None, None);
+    };
+    let kind = map
+        .require("kind", problems)
+        .and_then(|node| kind(node, problems));
     let file = map.take("file");
     let items = map.take("items");
     map.finish(problems);
@@ -175,11 +216,17 @@ fn list(
         (Some(file), None) => gather.list_file(file, problems),
         (None, Some(items)) => Some(SourceItems::Written(written_items(items, problems))),
         (Some(_), Some(items)) => {
-            problems.push(Problem::error(&items.place, "a list has `file` or `items`, not both"));
+            problems.push(Problem::error(
+                &items.place,
+                "a list has `file` or `items`, not both",
+            ));
             None
         }
         (None, None) => {
-            problems.push(Problem::error(&node.place, "a list needs `file` or `items`"));
+            problems.push(Problem::error(
+                &node.place,
+                "a list needs `file` or `items`",
+            ));
             None
         }
     };
@@ -190,21 +237,33 @@ fn written_items(node: &Node, problems: &mut Problems) -> Vec<Text> {
     let nodes = read::items(node, "`items`", problems);
     let text = |node: &Node, problems: &mut Problems| {
         let value = read::spelling(node, problems)?.into();
-        Some(At { place: node.place.clone(), value })
+        Some(At {
+            place: node.place.clone(),
+            value,
+        })
     };
-    nodes.iter().filter_map(|node| text(node, problems)).collect()
+    nodes
+        .iter()
+        .filter_map(|node| text(node, problems))
+        .collect()
 }
 
 /// The problem of a policy that does not say what becomes of URLs that no rule decides.
 pub(in crate::policy) fn without_disposition(place: &Place) -> Problem {
     let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
     let problem = Problem::error(place, message).allowed(Disposition::ALL.map(Disposition::as_str));
-    Problem { near: None, ..problem }
+    Problem {
+        near: None,
+        ..problem
+    }
 }
 
 /// The problem of a policy without a head.
 pub(super) fn without_head(path: &Arc<str>, names: &[String]) -> Problem {
-    let problem = Problem::error(&Place::of_file(path), "no file of the policy has `policy: 1` and `name`");
+    let problem = Problem::error(
+        &Place::of_file(path),
+        "no file of the policy has `policy: 1` and `name`",
+    );
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     problem.help(format!(
         "write `policy: 1`, `name: …` and `options: {{ disposition: … }}` in one of: {}",

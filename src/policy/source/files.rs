@@ -66,8 +66,18 @@ impl Files for MemoryFiles {
         if self.0.contains_key(directory) {
             return Err(FileError::NotADirectory);
         }
-        let below = self.0.keys().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'));
-        let names: Vec<String> = below.filter(|name| !name.contains('/')).map(String::from).collect();
-        if names.is_empty() { Err(FileError::NotFound) } else { Ok(names) }
+        let below = self
+            .0
+            .keys()
+            .filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'));
+        let names: Vec<String> = below
+            .filter(|name| !name.contains('/'))
+            .map(String::from)
+            .collect();
+        if names.is_empty() {
+            Err(FileError::NotFound)
+        } else {
+            Ok(names)
+        }
     }
 }

@@ -19,7 +19,11 @@ use super::tree::{Source, SourceItems};
 /// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if there is
 /// nothing to read; all that is wrong goes to `problems`.
 pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<Source> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path.len() > 1 {
+        path.trim_end_matches('/')
+    } else {
+        path
+    };
     let (directory, names) = match files.list(path) {
         Ok(names) => (path, policy_files(path, names, problems)),
         Err(FileError::NotADirectory) => split(path),
@@ -33,11 +37,17 @@ pub fn read(files: &dyn Files, path: &str, problems: &mut Problems) -> Option<So
             return None;
         }
     };
-    let mut gather = Gather { files, directory, read: BTreeMap::new() };
+    let mut gather = Gather {
+        files,
+        directory,
+        read: BTreeMap::new(),
+    };
     let mut parts = Parts::default();
     for name in &names {
         let file: Arc<str> = gather.path(name).into();
-        let Some(text) = gather.text(name, &Place::of_file(&file), problems) else { continue };
+        let Some(text) = gather.text(name, &Place::of_file(&file), problems) else {
+            continue;
+        };
         if let Some(node) = yaml::parse(&file, &text, problems) {
             parts.add(&node, &mut gather, problems);
         }
@@ -76,15 +86,23 @@ fn split(path: &str) -> (&str, Vec<String>) {
 /// The policy's files of a directory, in byte order of their names.
 fn policy_files(directory: &str, names: Vec<String>, problems: &mut Problems) -> Vec<String> {
     let place = Place::of_file(&directory.into());
-    let (mut kept, others): (Vec<String>, Vec<String>) =
-        names.into_iter().filter(|name| !name.starts_with('.')).partition(|name| name.ends_with(".yaml"));
+    let (mut kept, others): (Vec<String>, Vec<String>) = names
+        .into_iter()
+        .filter(|name| !name.starts_with('.'))
+        .partition(|name| name.ends_with(".yaml"));
     kept.sort_unstable();
     for other in others.iter().filter(|name| name.ends_with(".yml")) {
-        let problem = Problem::warning(&place, "a file that is not read: only `*.yaml` make a policy");
+        let problem = Problem::warning(
+            &place,
+            "a file that is not read: only `*.yaml` make a policy",
+        );
         problems.push(problem.found(other));
     }
     if kept.is_empty() {
-        problems.push(Problem::error(&place, "a directory without `*.yaml` files is no policy"));
+        problems.push(Problem::error(
+            &place,
+            "a directory without `*.yaml` files is no policy",
+        ));
     }
     kept
 }
@@ -114,7 +132,10 @@ impl Gather<'_> {
     fn text(&mut self, relative: &str, place: &Place, problems: &mut Problems) -> Option<Arc<str>> {
         let bytes = self.bytes(relative, place, problems)?;
         let text = if list_file::is_gzip(bytes) {
-            Err(Box::new(Problem::error(place, "the file is compressed, which only lists may be")))
+            Err(Box::new(Problem::error(
+                place,
+                "the file is compressed, which only lists may be",
+            )))
         } else {
             text(bytes, place)
         };
@@ -129,23 +150,43 @@ impl Gather<'_> {
                 self.read.get(relative).map(Vec::as_slice)
             }
             Err(error) => {
-                problems.push(unreadable(place, "the file cannot be read", relative, &error));
+                problems.push(unreadable(
+                    place,
+                    "the file cannot be read",
+                    relative,
+                    &error,
+                ));
                 None
             }
         }
     }
 
     /// A list file, packed or not.
-    pub(super) fn list_file(&mut self, node: &Node, problems: &mut Problems) -> Option<SourceItems> {
+    pub(super) fn list_file(
+        &mut self,
+        node: &Node,
+        problems: &mut Problems,
+    ) -> Option<SourceItems> {
         let relative = spelling(node, problems)?;
         if !stays_inside(relative) {
-            let problem = Problem::error(&node.place, "a list file must not leave the policy's directory");
-            problems.push(problem.found(relative).help("write a path relative to the policy, without `..`"));
+            let problem = Problem::error(
+                &node.place,
+                "a list file must not leave the policy's directory",
+            );
+            problems.push(
+                problem
+                    .found(relative)
+                    .help("write a path relative to the policy, without `..`"),
+            );
             return None;
         }
         let bytes = self.bytes(relative, &node.place, problems)?;
         let text = list_file::unpacked(bytes).map_err(|why| Box::new(unusable(&node.place, &why)));
-        let text = told(text.and_then(|bytes| self::text(&bytes, &node.place)), relative, problems)?;
+        let text = told(
+            text.and_then(|bytes| self::text(&bytes, &node.place)),
+            relative,
+            problems,
+        )?;
         let file: Arc<str> = self.path(relative).into();
         problems.read(&file, Arc::clone(&text));
         Some(SourceItems::OfFile { file, text })
@@ -158,7 +199,12 @@ impl Gather<'_> {
             hash.update(format!("{path}\0{}\0", bytes.len()));
             hash.update(bytes);
         }
-        let hex = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = hash
+            .finalize()
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
         hex.into()
     }
 }
@@ -185,11 +231,15 @@ fn unusable(place: &Place, why: &Unusable) -> Problem {
             let message = format!("a list of more than {} MiB", list_file::MAX_BYTES >> 20);
             Problem::error(place, message).help("spread it over several lists (`in: [one, two]`)")
         }
-        Unusable::Damaged(error) => Problem::error(place, format!("the file cannot be unpacked: {error}")),
+        Unusable::Damaged(error) => {
+            Problem::error(place, format!("the file cannot be unpacked: {error}"))
+        }
     }
 }
 
 /// What was found, or `None` once its problem was told.
 fn told<T>(found: Result<T, Box<Problem>>, file: &str, problems: &mut Problems) -> Option<T> {
-    found.map_err(|problem| problems.push(problem.found(file))).ok()
+    found
+        .map_err(|problem| problems.push(problem.found(file)))
+        .ok()
 }

@@ -106,12 +106,18 @@ fn rule() -> Json {
     let of_groups = ["then", "set", "stop", "match", "rules"];
     let of_filters = ["log", "reject", "reject_status", "as"];
     let none_of = |keys: &[&str]| -> Json {
-        let keys: Map<String, Json> = keys.iter().map(|key| ((*key).to_owned(), Json::Bool(false))).collect();
+        let keys: Map<String, Json> = keys
+            .iter()
+            .map(|key| ((*key).to_owned(), Json::Bool(false)))
+            .collect();
         json!({ "properties": keys })
     };
     let kinds = ["when", "unless", "forbid", "require"];
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| {
-        kinds.iter().skip(at + 1).map(move |other| json!({ "not": { "required": [one, other] } }))
+        kinds
+            .iter()
+            .skip(at + 1)
+            .map(move |other| json!({ "not": { "required": [one, other] } }))
     });
     let filter = json!({
         "if": { "anyOf": [{ "required": ["forbid"] }, { "required": ["require"] }] },
@@ -128,8 +134,7 @@ fn rule() -> Json {
 }
 
 fn rule_keys() -> Json {
-    let flag =
-        |about: &str, default: bool| json!({ "description": about, "type": "boolean", "default": default });
+    let flag = |about: &str, default: bool| json!({ "description": about, "type": "boolean", "default": default });
     let word = |about: &str, words: &[&str]| json!({ "description": about, "enum": words });
     let condition = |about: &str| described(about, &reference("condition"));
     json!({

@@ -26,12 +26,20 @@ pub(super) enum Unusable {
 /// The bytes of a list file as they are written, or unpacked.
 pub(super) fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Unusable> {
     if !is_gzip(bytes) {
-        return if bytes.len() > MAX_BYTES { Err(Unusable::TooLong) } else { Ok(bytes.to_vec()) };
+        return if bytes.len() > MAX_BYTES {
+            Err(Unusable::TooLong)
+        } else {
+            Ok(bytes.to_vec())
+        };
     }
     let mut text = Vec::new();
     let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
     decoder.read_to_end(&mut text).map_err(Unusable::Damaged)?;
-    if text.len() > MAX_BYTES { Err(Unusable::TooLong) } else { Ok(text) }
+    if text.len() > MAX_BYTES {
+        Err(Unusable::TooLong)
+    } else {
+        Ok(text)
+    }
 }
 
 /// An item of a list file, where it stands.
@@ -52,14 +60,22 @@ pub(in crate::policy) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         let content = without_comment(line);
         let item = content.trim();
         let before = content.len() - content.trim_start().len();
-        let before = content.get(..before).map_or(0, |space| space.chars().count());
-        (!item.is_empty()).then_some(Line { number, item, before })
+        let before = content
+            .get(..before)
+            .map_or(0, |space| space.chars().count());
+        (!item.is_empty()).then_some(Line {
+            number,
+            item,
+            before,
+        })
     })
 }
 
 fn without_comment(line: &str) -> &str {
     let begins = |at: &usize| {
-        line.get(..*at).and_then(|head| head.chars().next_back()).is_none_or(char::is_whitespace)
+        line.get(..*at)
+            .and_then(|head| head.chars().next_back())
+            .is_none_or(char::is_whitespace)
     };
     // Most lines have none, which is found out quickly.
     let end = memchr::memchr_iter(b'#', line.as_bytes()).find(begins);
@@ -83,7 +99,10 @@ mod tests {
     fn what_is_packed_is_unpacked_whole_or_not_at_all() {
         let whole = packed(b"a.com\n");
         assert_eq!(unpacked(&whole).unwrap(), b"a.com\n");
-        assert_eq!(unpacked(&[whole.clone(), packed(b"b.com\n")].concat()).unwrap(), b"a.com\nb.com\n");
+        assert_eq!(
+            unpacked(&[whole.clone(), packed(b"b.com\n")].concat()).unwrap(),
+            b"a.com\nb.com\n"
+        );
         assert_eq!(unpacked(b"a.com\n").unwrap(), b"a.com\n");
         let cut = whole.get(..whole.len() - 4).unwrap();
         assert!(matches!(unpacked(cut), Err(Unusable::Damaged(_))));
@@ -99,7 +118,14 @@ mod tests {
     #[test]
     fn items_are_lines_without_comments() {
         let found: Vec<_> = lines("# x\r\n\r\n  a.com # y\r\nb#c\n\u{a0}d\n").collect();
-        let line = |number, item, before| Line { number, item, before };
-        assert_eq!(found, [line(3, "a.com", 2), line(4, "b#c", 0), line(5, "d", 1)]);
+        let line = |number, item, before| Line {
+            number,
+            item,
+            before,
+        };
+        assert_eq!(
+            found,
+            [line(3, "a.com", 2), line(4, "b#c", 0), line(5, "d", 1)]
+        );
     }
 }

@@ -20,7 +20,11 @@ pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOp
 }
 
 fn map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
-    let what = if path.is_empty() { "the value of `set` and `options`".into() } else { format!("`{path}`") };
+    let what = if path.is_empty() {
+        "the value of `set` and `options`".into()
+    } else {
+        format!("`{path}`")
+    };
     for entry in read::entries(node, &what, problems) {
         option(entry, path, all, problems);
     }
@@ -28,14 +32,20 @@ fn map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Prob
 
 fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
     let key = &*entry.key.text;
-    let path = if map_path.is_empty() { key.to_owned() } else { format!("{map_path}.{key}") };
+    let path = if map_path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{map_path}.{key}")
+    };
     if let Some(open) = schema::open_map(map_path) {
-        return all
-            .extend(field::read(entry, open, problems).filter(|read| is_new(read, entry, all, problems)));
+        return all.extend(
+            field::read(entry, open, problems).filter(|read| is_new(read, entry, all, problems)),
+        );
     }
     if let Some((_, spec)) = schema::find(&path) {
         let value = value::read(&entry.value, spec, problems);
-        let value = value.and_then(|value| field::checked(spec.path, value, &entry.value, problems));
+        let value =
+            value.and_then(|value| field::checked(spec.path, value, &entry.value, problems));
         all.extend(value.map(|value| assignment(&entry.key.place, path, value)));
         return;
     }
@@ -49,11 +59,18 @@ fn option(entry: &Entry, map_path: &str, all: &mut Vec<SourceOption>, problems: 
     let keys = schema::below(&path);
     all.extend(keys.map(|spec| assignment(&entry.key.place, spec.path, spec.default.value())));
     // Which keys they have is known only when all of the policy has been read.
-    all.extend(schema::open_in(&path).map(|open| assignment(&entry.key.place, open.path, Value::None)));
+    all.extend(
+        schema::open_in(&path).map(|open| assignment(&entry.key.place, open.path, Value::None)),
+    );
 }
 
 /// Names of fields that differ in capitals only are one name: which of them counts would be chance.
-fn is_new(read: &SourceOption, entry: &Entry, all: &[SourceOption], problems: &mut Problems) -> bool {
+fn is_new(
+    read: &SourceOption,
+    entry: &Entry,
+    all: &[SourceOption],
+    problems: &mut Problems,
+) -> bool {
     let taken = all.iter().any(|other| other.path == read.path);
     if taken {
         let message = "this field stands here already, in other letters";
@@ -69,7 +86,11 @@ fn resets(node: &Node, path: &str) -> bool {
 }
 
 fn assignment(place: &Place, path: impl Into<Box<str>>, value: Value) -> SourceOption {
-    SourceOption { place: place.clone(), path: path.into(), value }
+    SourceOption {
+        place: place.clone(),
+        path: path.into(),
+        value,
+    }
 }
 
 /// The value of one option where it stands alone, such as `reject` of a filter.

@@ -13,7 +13,11 @@ use super::tree::{At, SourceGlobal, SourceSpace, Text};
 /// Reads a list of spaces; `first` is the number of the first.
 pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) -> Vec<SourceSpace> {
     let items = read::items(node, "`spaces`", problems);
-    items.iter().zip(first..).filter_map(|(item, number)| space(item, number, problems)).collect()
+    items
+        .iter()
+        .zip(first..)
+        .filter_map(|(item, number)| space(item, number, problems))
+        .collect()
 }
 
 fn space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
@@ -22,14 +26,31 @@ fn space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSp
     let name = named.and_then(|node| name(node, problems)).or_else(|| {
         // The rest is read under its number, so that all that is wrong is said at once.
         let value = Slug::new(&number.to_string())?;
-        Some(At { place: node.place.clone(), value })
+        Some(At {
+            place: node.place.clone(),
+            value,
+        })
     })?;
-    let crawlers = map.take("crawlers").map(|node| crawlers(node, problems)).unwrap_or_default();
-    let options = map.take("options").map(|node| read_options(node, problems)).unwrap_or_default();
+    let crawlers = map
+        .take("crawlers")
+        .map(|node| crawlers(node, problems))
+        .unwrap_or_default();
+    let options = map
+        .take("options")
+        .map(|node| read_options(node, problems))
+        .unwrap_or_default();
     let prefix = format!("spaces.{}.rules", name.value);
-    let rules = map.take("rules").map(|node| read_rules(node, &prefix, 1, problems)).unwrap_or_default();
+    let rules = map
+        .take("rules")
+        .map(|node| read_rules(node, &prefix, 1, problems))
+        .unwrap_or_default();
     map.finish(problems);
-    Some(SourceSpace { name, crawlers, options, rules })
+    Some(SourceSpace {
+        name,
+        crawlers,
+        options,
+        rules,
+    })
 }
 
 fn name(node: &Node, problems: &mut Problems) -> Option<At<Slug>> {
@@ -37,23 +58,36 @@ fn name(node: &Node, problems: &mut Problems) -> Option<At<Slug>> {
     let name = Slug::new(text);
     if name.is_none() {
         let problem = wrong_type(node, "not a name for a space");
-        problems.push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
+        problems
+            .push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
     }
-    name.map(|value| At { place: node.place.clone(), value })
+    name.map(|value| At {
+        place: node.place.clone(),
+        value,
+    })
 }
 
 fn crawlers(node: &Node, problems: &mut Problems) -> Vec<Text> {
     let name = |node: &Node, problems: &mut Problems| {
         let value = read::spelling(node, problems)?.into();
-        Some(At { place: node.place.clone(), value })
+        Some(At {
+            place: node.place.clone(),
+            value,
+        })
     };
-    read::one_or_many(node).iter().filter_map(|node| name(node, problems)).collect()
+    read::one_or_many(node)
+        .iter()
+        .filter_map(|node| name(node, problems))
+        .collect()
 }
 
 /// Reads `global_space`: its rules, nothing, or `union`.
 pub(super) fn read_global(entry: &Entry, problems: &mut Problems) -> At<SourceGlobal> {
     let value = global(&entry.value, problems).unwrap_or(SourceGlobal::Rules(Vec::new()));
-    At { place: entry.key.place.clone(), value }
+    At {
+        place: entry.key.place.clone(),
+        value,
+    }
 }
 
 fn global(node: &Node, problems: &mut Problems) -> Option<SourceGlobal> {
@@ -69,7 +103,9 @@ fn global(node: &Node, problems: &mut Problems) -> Option<SourceGlobal> {
         return is_union.then_some(SourceGlobal::Union);
     }
     let mut map = MapReader::open(node, "the global space", problems)?;
-    let rules = map.take("rules").map(|node| read_rules(node, "global_space.rules", 1, problems));
+    let rules = map
+        .take("rules")
+        .map(|node| read_rules(node, "global_space.rules", 1, problems));
     map.finish(problems);
     rules.map(SourceGlobal::Rules)
 }

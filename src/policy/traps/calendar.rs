@@ -4,7 +4,16 @@
 //! looked for: `/day/4711` is the day of something else.
 
 /// Words that calendars have in their URLs, as whole words.
-const WORDS: [&str; 8] = ["calendar", "year", "month", "day", "date", "viewcal", "calendrier", "jour"];
+const WORDS: [&str; 8] = [
+    "calendar",
+    "year",
+    "month",
+    "day",
+    "date",
+    "viewcal",
+    "calendrier",
+    "jour",
+];
 /// How far from this year a calendar may be.
 const YEARS: u16 = 5;
 
@@ -55,6 +64,8 @@ mod tests {
         ] {
             assert_eq!(leaves_its_years(text, 2026), trap, "{text}");
         }
-        assert!(!leaves_its_years("/calendar/2032", 2027) && leaves_its_years("/calendar/2021", 2027));
+        assert!(
+            !leaves_its_years("/calendar/2032", 2027) && leaves_its_years("/calendar/2021", 2027)
+        );
     }
 }

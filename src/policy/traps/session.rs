@@ -3,7 +3,14 @@
 use crate::vocab::target::UrlTarget;
 
 /// Parameters that hold nothing else, without regard to capitals.
-const NAMES: [&str; 6] = ["phpsessid", "jsessionid", "oscsid", "bv_sessionid", "cftoken", "zenid"];
+const NAMES: [&str; 6] = [
+    "phpsessid",
+    "jsessionid",
+    "oscsid",
+    "bv_sessionid",
+    "cftoken",
+    "zenid",
+];
 /// Parameters that hold such a number if the value looks like one.
 const PERHAPS: [&str; 4] = ["sid", "sessionid", "session_id", "sessid"];
 /// What ASP writes begins so; letters follow.
@@ -18,7 +25,9 @@ pub(super) fn is_in(target: &UrlTarget) -> bool {
 }
 
 fn is_session(param: &str) -> bool {
-    let Some((name, value)) = param.split_once('=') else { return false };
+    let Some((name, value)) = param.split_once('=') else {
+        return false;
+    };
     let name = name.to_ascii_lowercase();
     let known = NAMES.contains(&&*name) || name.starts_with(ASP);
     (known && !value.is_empty()) || (PERHAPS.contains(&&*name) && looks_random(value))

@@ -45,7 +45,14 @@ impl<W> Line<W> {
     /// One begins to wait.
     pub fn join(&mut self, ticket: Ticket, crawler: &Crawler, rank: Rank, kept: W) {
         let (crawler, drawn) = (crawler.clone(), ticket.drawn);
-        let waiter = Waiter { crawler, rank, drawn, stands: rank.class, rises: drawn + RISES_EVERY, kept };
+        let waiter = Waiter {
+            crawler,
+            rank,
+            drawn,
+            stands: rank.class,
+            rises: drawn + RISES_EVERY,
+            kept,
+        };
         self.places.enter(ticket.number, &waiter);
         self.waiters.insert(ticket.number, waiter);
     }
@@ -54,19 +61,28 @@ impl<W> Line<W> {
     pub fn leave(&mut self, number: u64) {
         if let Some(waiter) = self.waiters.remove(&number) {
             self.places.rising.remove(&(waiter.rises, number));
-            self.places.classes.of_mut(waiter.stands).leave(&waiter.crawler, number);
+            self.places
+                .classes
+                .of_mut(waiter.stands)
+                .leave(&waiter.crawler, number);
         }
     }
 
     /// One goes: its class has had a grant, and its crawler a turn. It need not be the best; a better one may have come
     /// while it asked.
     pub fn taken(&mut self, number: u64) {
-        let Some(waiter) = self.waiters.remove(&number) else { return };
+        let Some(waiter) = self.waiters.remove(&number) else {
+            return;
+        };
         if self.places.order == Order::Weighted {
-            self.shares.charge(waiter.stands, |class| self.places.is_waited_in(class));
+            self.shares
+                .charge(waiter.stands, |class| self.places.is_waited_in(class));
         }
         self.places.rising.remove(&(waiter.rises, number));
-        self.places.classes.of_mut(waiter.stands).taken(&waiter.crawler, number);
+        self.places
+            .classes
+            .of_mut(waiter.stands)
+            .taken(&waiter.crawler, number);
     }
 
     /// The number of the one that is to go next. Asking changes nothing; time does, in strict order alone, when somebody
@@ -84,8 +100,15 @@ impl<W> Line<W> {
 
     /// How many are likely to go before this one: those of higher classes, and those before it in its own.
     pub fn ahead(&self, number: u64) -> usize {
-        let Some(waiter) = self.waiters.get(&number) else { return 0 };
-        self.above(waiter.stands) + self.places.classes.of(waiter.stands).before(&waiter.crawler, number)
+        let Some(waiter) = self.waiters.get(&number) else {
+            return 0;
+        };
+        self.above(waiter.stands)
+            + self
+                .places
+                .classes
+                .of(waiter.stands)
+                .before(&waiter.crawler, number)
     }
 
     /// The same for one that would come now.
@@ -120,16 +143,23 @@ impl<W> Line<W> {
 
     fn above(&self, class: Class) -> usize {
         let higher = Class::ALL.into_iter().filter(|higher| *higher < class);
-        higher.map(|class| self.places.classes.of(class).len()).sum()
+        higher
+            .map(|class| self.places.classes.of(class).len())
+            .sum()
     }
 
     /// Takes the order of whoever has waited longest. The crawlers' turns begin anew with it.
     fn settle_order(&mut self) {
-        let Some(first) = self.waiters.values().next() else { return };
+        let Some(first) = self.waiters.values().next() else {
+            return;
+        };
         if first.rank.order == self.places.order {
             return;
         }
-        self.places = Places { order: first.rank.order, ..Places::default() };
+        self.places = Places {
+            order: first.rank.order,
+            ..Places::default()
+        };
         for (number, waiter) in &mut self.waiters {
             (waiter.stands, waiter.rises) = (waiter.rank.class, waiter.drawn + RISES_EVERY);
             self.places.enter(*number, waiter);
@@ -138,10 +168,21 @@ impl<W> Line<W> {
 
     /// Lets those rise whose time has come.
     fn raise(&mut self, now: Instant) {
-        while let Some((at, number)) = self.places.rising.first().copied().filter(|(at, _)| *at <= now) {
+        while let Some((at, number)) = self
+            .places
+            .rising
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now)
+        {
             self.places.rising.remove(&(at, number));
-            let Some(waiter) = self.waiters.get_mut(&number) else { continue };
-            self.places.classes.of_mut(waiter.stands).leave(&waiter.crawler, number);
+            let Some(waiter) = self.waiters.get_mut(&number) else {
+                continue;
+            };
+            self.places
+                .classes
+                .of_mut(waiter.stands)
+                .leave(&waiter.crawler, number);
             waiter.stands = waiter.stands.above().unwrap_or(Class::User);
             waiter.rises = at + RISES_EVERY;
             self.places.enter(number, waiter);
@@ -151,7 +192,11 @@ impl<W> Line<W> {
 
 impl<W> Default for Line<W> {
     fn default() -> Self {
-        Self { waiters: BTreeMap::new(), places: Places::default(), shares: Shares::default() }
+        Self {
+            waiters: BTreeMap::new(),
+            places: Places::default(),
+            shares: Shares::default(),
+        }
     }
 }
 
@@ -160,7 +205,9 @@ impl Places {
         if self.order == Order::Strict && waiter.stands.above().is_some() {
             self.rising.insert((waiter.rises, number));
         }
-        self.classes.of_mut(waiter.stands).join(&waiter.crawler, number);
+        self.classes
+            .of_mut(waiter.stands)
+            .join(&waiter.crawler, number);
     }
 
     fn is_waited_in(&self, class: Class) -> bool {

@@ -33,7 +33,9 @@ impl Priority {
     /// none in it, or another value: such a one is to be ignored.
     pub fn from_urgency(text: &str) -> Option<Self> {
         // A dictionary (RFC 8941 section 3.2): the last member of a name counts, parameters say nothing here.
-        let members = text.split(',').filter_map(|member| member.split(';').next()?.split_once('='));
+        let members = text
+            .split(',')
+            .filter_map(|member| member.split(';').next()?.split_once('='));
         let (_, urgency) = members.rev().find(|(name, _)| name.trim() == "u")?;
         match urgency.trim() {
             "0" => Some(Self(-2)),
@@ -65,7 +67,11 @@ mod tests {
             ("high", None),
             ("", None),
         ] {
-            assert_eq!(Priority::from_number(text).map(Priority::steps), steps, "{text:?}");
+            assert_eq!(
+                Priority::from_number(text).map(Priority::steps),
+                steps,
+                "{text:?}"
+            );
         }
     }
 
@@ -88,13 +94,23 @@ mod tests {
             ("U=0", None),
             ("", None),
         ] {
-            assert_eq!(Priority::from_urgency(text).map(Priority::steps), steps, "{text:?}");
+            assert_eq!(
+                Priority::from_urgency(text).map(Priority::steps),
+                steps,
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn every_word_of_a_policy_is_known() {
-        for (word, steps) in [("highest", -2), ("higher", -1), ("normal", 0), ("lower", 1), ("lowest", 2)] {
+        for (word, steps) in [
+            ("highest", -2),
+            ("higher", -1),
+            ("normal", 0),
+            ("lower", 1),
+            ("lowest", 2),
+        ] {
             assert_eq!(Priority::from_word(word).steps(), steps, "{word}");
         }
     }

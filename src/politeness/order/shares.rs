@@ -69,7 +69,14 @@ mod tests {
             let other = Class::ALL.into_iter().find(|class| waits(*class)).unwrap();
             shares.charge(if rng.u8(..) < 5 { other } else { best }, waits);
             assert_eq!(shares.credit.0.iter().sum::<i64>(), 0);
-            assert!(shares.credit.0.iter().all(|credit| credit.abs() < 6 * 13_111), "{shares:?}");
+            assert!(
+                shares
+                    .credit
+                    .0
+                    .iter()
+                    .all(|credit| credit.abs() < 6 * 13_111),
+                "{shares:?}"
+            );
         }
     }
 

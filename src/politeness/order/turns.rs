@@ -32,7 +32,11 @@ impl Turns {
     /// one has waited before and been sent away: it is where it would be if it had stayed.
     pub(super) fn join(&mut self, crawler: &Crawler, number: u64) {
         self.latest = self.latest.max(number);
-        let turn = self.turns.get(crawler.as_str()).copied().unwrap_or_else(|| self.begin(crawler, number));
+        let turn = self
+            .turns
+            .get(crawler.as_str())
+            .copied()
+            .unwrap_or_else(|| self.begin(crawler, number));
         if self.queues.entry(turn).or_default().insert(number) {
             self.len += 1;
         }
@@ -40,8 +44,12 @@ impl Turns {
 
     /// One leaves; its crawler keeps its turn.
     pub(super) fn leave(&mut self, crawler: &Crawler, number: u64) {
-        let Some(turn) = self.turns.get(crawler.as_str()) else { return };
-        let Some(queue) = self.queues.get_mut(turn) else { return };
+        let Some(turn) = self.turns.get(crawler.as_str()) else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(turn) else {
+            return;
+        };
         if queue.remove(&number) {
             self.len -= 1;
         }
@@ -57,7 +65,9 @@ impl Turns {
         self.given += 1;
         let turn = (self.latest, self.given);
         self.served.insert(ByName(crawler.clone()), turn);
-        let Some(before) = self.turns.get_mut(crawler.as_str()) else { return };
+        let Some(before) = self.turns.get_mut(crawler.as_str()) else {
+            return;
+        };
         if let Some(queue) = self.queues.remove(&std::mem::replace(before, turn)) {
             self.queues.insert(turn, queue);
         }
@@ -76,15 +86,22 @@ impl Turns {
     /// How many go before one of them if nobody comes or leaves: the crawler's own before it, and with each of these, and
     /// perhaps once more, one of every other crawler.
     pub(super) fn before(&self, crawler: &Crawler, number: u64) -> usize {
-        let Some(own) = self.turns.get(crawler.as_str()) else { return 0 };
-        let rounds = self.queues.get(own).map_or(0, |queue| queue.range(..number).count());
+        let Some(own) = self.turns.get(crawler.as_str()) else {
+            return 0;
+        };
+        let rounds = self
+            .queues
+            .get(own)
+            .map_or(0, |queue| queue.range(..number).count());
         self.served_in(rounds, *own)
     }
 
     /// How many would go before one that comes now.
     pub(super) fn before_new(&self, crawler: &Crawler) -> usize {
         let own = self.turns.get(crawler.as_str());
-        let rounds = own.and_then(|own| self.queues.get(own)).map_or(0, BTreeSet::len);
+        let rounds = own
+            .and_then(|own| self.queues.get(own))
+            .map_or(0, BTreeSet::len);
         self.served_in(rounds, own.copied().unwrap_or(LAST))
     }
 
@@ -96,7 +113,11 @@ impl Turns {
     }
 
     fn begin(&mut self, crawler: &Crawler, number: u64) -> Turn {
-        let served = self.served.get(crawler.as_str()).copied().unwrap_or_default();
+        let served = self
+            .served
+            .get(crawler.as_str())
+            .copied()
+            .unwrap_or_default();
         let turn = served.max((number, 0));
         self.turns.insert(ByName(crawler.clone()), turn);
         turn
@@ -145,10 +166,18 @@ mod tests {
     /// Takes the first until nobody waits. `before` must have said of each how many that would be.
     fn served(mut turns: Turns, of: impl Fn(u64) -> &'static str) -> Vec<u64> {
         let mut order = vec![];
-        let told: BTreeMap<u64, usize> =
-            turns.queues.values().flatten().map(|n| (*n, turns.before(&crawler(of(*n)), *n))).collect();
+        let told: BTreeMap<u64, usize> = turns
+            .queues
+            .values()
+            .flatten()
+            .map(|n| (*n, turns.before(&crawler(of(*n)), *n)))
+            .collect();
         while let Some(first) = turns.first() {
-            assert_eq!(told[&first], order.len(), "{first} was told how many are before it");
+            assert_eq!(
+                told[&first],
+                order.len(),
+                "{first} was told how many are before it"
+            );
             turns.taken(&crawler(of(first)), first);
             order.push(first);
         }
@@ -162,13 +191,18 @@ mod tests {
 
     fn waiting(numbers: &[u64]) -> Turns {
         let mut turns = Turns::default();
-        numbers.iter().for_each(|number| turns.join(&crawler(of(*number)), *number));
+        numbers
+            .iter()
+            .for_each(|number| turns.join(&crawler(of(*number)), *number));
         turns
     }
 
     #[test]
     fn crawlers_take_turns_and_each_goes_by_arrival() {
-        assert_eq!(served(waiting(&[1, 2, 3, 4, 10, 20, 21]), of), [1, 10, 20, 2, 21, 3, 4]);
+        assert_eq!(
+            served(waiting(&[1, 2, 3, 4, 10, 20, 21]), of),
+            [1, 10, 20, 2, 21, 3, 4]
+        );
         // One that was here before has its old number, and the turn that goes with it.
         assert_eq!(served(waiting(&[12, 1, 11]), of), [1, 11, 12]);
         let mut turns = waiting(&[12, 22]);
@@ -189,9 +223,17 @@ mod tests {
             (&[10, 30, 31], 40, 2),
         ] {
             let mut turns = waiting(waits);
-            assert_eq!(turns.before_new(&crawler(of(comes))), before, "{waits:?} {comes}");
+            assert_eq!(
+                turns.before_new(&crawler(of(comes))),
+                before,
+                "{waits:?} {comes}"
+            );
             turns.join(&crawler(of(comes)), comes);
-            assert_eq!(turns.before(&crawler(of(comes)), comes), before, "{waits:?} {comes}");
+            assert_eq!(
+                turns.before(&crawler(of(comes)), comes),
+                before,
+                "{waits:?} {comes}"
+            );
         }
     }
 

@@ -87,9 +87,14 @@ impl Target {
         if let Some(id) = text.strip_prefix("rule:") {
             return RuleId::new(id).map(Self::Rule).ok_or(NoTarget::Rule);
         }
-        match text.strip_prefix("domain:").or_else(|| text.strip_prefix("*.")) {
+        match text
+            .strip_prefix("domain:")
+            .or_else(|| text.strip_prefix("*."))
+        {
             Some(domain) => Ok(Self::Domain(host(domain)?)),
-            None => Ok(Self::Host(host(text.strip_prefix("host:").unwrap_or(text))?)),
+            None => Ok(Self::Host(host(
+                text.strip_prefix("host:").unwrap_or(text),
+            )?)),
         }
     }
 }
@@ -114,7 +119,9 @@ impl fmt::Display for NoTarget {
         match self {
             Self::Empty => f.write_str("nothing is named")?,
             Self::Host(error) => write!(f, "no host: {error}")?,
-            Self::Crawler => f.write_str("no name of a crawler: a-z, 0-9 and -, 64 characters at most")?,
+            Self::Crawler => {
+                f.write_str("no name of a crawler: a-z, 0-9 and -, 64 characters at most")?
+            }
             Self::Rule => {
                 f.write_str("no id of a rule: letters, digits, _ . and -, 128 characters at most")?
             }
@@ -143,8 +150,13 @@ impl StopReason {
     /// [`NoReason`].
     pub fn new(text: &str) -> Result<Self, NoReason> {
         let text = text.trim();
-        let fits = (1..=Self::LONGEST).contains(&text.chars().count()) && !text.chars().any(is_unseen);
-        if fits { Ok(Self(text.into())) } else { Err(NoReason) }
+        let fits =
+            (1..=Self::LONGEST).contains(&text.chars().count()) && !text.chars().any(is_unseen);
+        if fits {
+            Ok(Self(text.into()))
+        } else {
+            Err(NoReason)
+        }
     }
 
     /// The words.
@@ -155,7 +167,11 @@ impl StopReason {
 
 impl fmt::Display for NoReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reason is one line of 1 to {} characters, none of them a control", StopReason::LONGEST)
+        write!(
+            f,
+            "a reason is one line of 1 to {} characters, none of them a control",
+            StopReason::LONGEST
+        )
     }
 }
 
@@ -217,9 +233,21 @@ mod tests {
 
     #[test]
     fn reasons_are_one_line_that_can_be_seen() {
-        assert_eq!(StopReason::new("  «too fast», ticket 7 ").unwrap().as_str(), "«too fast», ticket 7");
+        assert_eq!(
+            StopReason::new("  «too fast», ticket 7 ").unwrap().as_str(),
+            "«too fast», ticket 7"
+        );
         assert!(StopReason::new(&"ü".repeat(200)).is_ok());
-        for text in ["", " \t", "a\r\nX: y", "a\0", "a\u{1b}[31m", "a\u{202e}b", "a\u{2028}b", "a\u{200b}b"] {
+        for text in [
+            "",
+            " \t",
+            "a\r\nX: y",
+            "a\0",
+            "a\u{1b}[31m",
+            "a\u{202e}b",
+            "a\u{2028}b",
+            "a\u{200b}b",
+        ] {
             assert_eq!(StopReason::new(text), Err(NoReason), "{text:?}");
         }
         assert_eq!(StopReason::new(&"x".repeat(201)), Err(NoReason));

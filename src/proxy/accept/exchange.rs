@@ -56,9 +56,14 @@ impl Owner for Entrance {
                 return Box::pin(self.exchange.connect(request, open, seat)).await;
             }
             let mut response = self.exchange.answer(request, open, seat).await?;
-            if seat.inside().is_some_and(|inside| inside.closed().is_some()) {
+            if seat
+                .inside()
+                .is_some_and(|inside| inside.closed().is_some())
+            {
                 // Another CONNECT may be judged otherwise.
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response)
         }
@@ -70,7 +75,9 @@ impl Owner for Entrance {
         connection: &mut Connection<Seat>,
         drain: &mut DrainWatch,
     ) -> Option<Handover> {
-        self.exchange.behind_connect(client, &mut connection.kept, drain).await
+        self.exchange
+            .behind_connect(client, &mut connection.kept, drain)
+            .await
     }
 
     fn overloaded(&self, peer: SocketAddr) -> Bytes {
@@ -83,16 +90,27 @@ impl HeadEvents for Entrance {
     fn refused(&self, error: HeadError, _partial: &[u8]) -> Bytes {
         let (reason, status, detail) = match error {
             HeadError::Malformed(what) => (Reason::BadRequest, None, what),
-            HeadError::TargetTooLong => {
-                (Reason::RequestTooLarge, Some(414), "the URL is longer than the limit")
-            }
-            HeadError::TooLarge => {
-                (Reason::HeadersTooLarge, None, "the request's head is larger than the limit")
-            }
-            HeadError::Late => (Reason::RequestTimeout, None, "the request's head did not arrive in time"),
+            HeadError::TargetTooLong => (
+                Reason::RequestTooLarge,
+                Some(414),
+                "the URL is longer than the limit",
+            ),
+            HeadError::TooLarge => (
+                Reason::HeadersTooLarge,
+                None,
+                "the request's head is larger than the limit",
+            ),
+            HeadError::Late => (
+                Reason::RequestTimeout,
+                None,
+                "the request's head did not arrive in time",
+            ),
         };
         self.exchange.recorder.metrics().head_rejected(reason);
-        let refusal = Refusal { status, ..Refusal::new(reason, Stage::Target).with_detail(detail) };
+        let refusal = Refusal {
+            status,
+            ..Refusal::new(reason, Stage::Target).with_detail(detail)
+        };
         bare_refusal(&self.exchange, &refusal, None)
     }
 

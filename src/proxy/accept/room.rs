@@ -58,7 +58,10 @@ impl Room {
         }
         taken.all += 1;
         taken.by_client.insert(client, of_client + 1);
-        Some(Place { room: Arc::clone(room), client: Some(client) })
+        Some(Place {
+            room: Arc::clone(room),
+            client: Some(client),
+        })
     }
 
     /// A place for being told that there is none.
@@ -68,7 +71,10 @@ impl Room {
             return None;
         }
         taken.farewells += 1;
-        Some(Place { room: Arc::clone(room), client: None })
+        Some(Place {
+            room: Arc::clone(room),
+            client: None,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -101,16 +107,32 @@ mod tests {
     use crate::proxy::head::{HeadLimits, ReaderSettings};
 
     fn room(connections: usize, per_client: usize) -> Arc<Room> {
-        let limits = HeadLimits { bytes: 1, fields: 1, target: 1 };
+        let limits = HeadLimits {
+            bytes: 1,
+            fields: 1,
+            target: 1,
+        };
         let time = Duration::from_secs(1);
-        let reader = ReaderSettings { limits, head: time, idle: time, write_stall: time };
-        Room::new(&AcceptLimits { connections, per_client, reader })
+        let reader = ReaderSettings {
+            limits,
+            head: time,
+            idle: time,
+            write_stall: time,
+        };
+        Room::new(&AcceptLimits {
+            connections,
+            per_client,
+            reader,
+        })
     }
 
     #[test]
     fn places_are_counted_by_client_and_given_back() {
         let room = room(3, 2);
-        let (a, b): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap());
+        let (a, b): (IpAddr, IpAddr) = (
+            "10.0.0.1".parse().unwrap(),
+            "::ffff:10.0.0.1".parse().unwrap(),
+        );
         let other = "2001:db8::1".parse().unwrap();
         let first = Room::take(&room, a).unwrap();
         let second = Room::take(&room, b).unwrap();
@@ -126,7 +148,9 @@ mod tests {
     #[test]
     fn not_everybody_is_told() {
         let room = room(0, 0);
-        let told: Vec<_> = (0..FAREWELLS).map(|_| Room::take_farewell(&room).unwrap()).collect();
+        let told: Vec<_> = (0..FAREWELLS)
+            .map(|_| Room::take_farewell(&room).unwrap())
+            .collect();
         assert!(Room::take_farewell(&room).is_none());
         drop(told);
         assert!(Room::take_farewell(&room).is_some());

@@ -29,7 +29,10 @@ enum Telling {
 
 impl Wish {
     /// What a client wishes that says nothing of it.
-    pub(super) const NONE: Self = Self { telling: Telling::Unasked, caller: None };
+    pub(super) const NONE: Self = Self {
+        telling: Telling::Unasked,
+        caller: None,
+    };
 
     /// Reads the first value of a field.
     pub(super) fn read(&mut self, name: &str, value: &HeaderValue, headers: &HeaderMap) {

@@ -56,7 +56,11 @@ impl Exchange {
             part(&mut client).await;
             return None;
         };
-        let Granted { record, host, onward } = *granted;
+        let Granted {
+            record,
+            host,
+            onward,
+        } = *granted;
         match onward {
             Onward::Blind(blind, _place) => {
                 let first = self.first(&mut client, drain).await;
@@ -81,7 +85,10 @@ impl Exchange {
                 self.close_plain(plain, record);
                 None
             }
-            Onward::Open(open) => self.look_inside(client, (record, host), *open, seat, drain).await,
+            Onward::Open(open) => {
+                self.look_inside(client, (record, host), *open, seat, drain)
+                    .await
+            }
         }
     }
 
@@ -148,7 +155,9 @@ impl Exchange {
                 self.recorder.metrics().foreign_bytes(foreign);
                 let (reason, why) = match foreign {
                     ForeignBytes::ClientHello => (Reason::PortDenied, "tls_on_plain_port"),
-                    ForeignBytes::Http2Preface | ForeignBytes::Unknown => (Reason::BadRequest, "not_http"),
+                    ForeignBytes::Http2Preface | ForeignBytes::Unknown => {
+                        (Reason::BadRequest, "not_http")
+                    }
                 };
                 close(record, reason, Keep::Full, why);
             }
@@ -156,8 +165,18 @@ impl Exchange {
     }
 
     /// Carries a blind tunnel to its end.
-    async fn tunnel(&self, mut client: Handover, blind: Blind, mut record: Record, drain: &mut DrainWatch) {
-        let Blind { origin, address, mut judged } = blind;
+    async fn tunnel(
+        &self,
+        mut client: Handover,
+        blind: Blind,
+        mut record: Record,
+        drain: &mut DrainWatch,
+    ) {
+        let Blind {
+            origin,
+            address,
+            mut judged,
+        } = blind;
         let meter = Meter::new(self.recorder.clock().clone());
         let mut refused = None;
         let judge = || {
@@ -169,10 +188,20 @@ impl Exchange {
                 return Standing::Refused;
             }
             refused = judged.stopped(&self.hold);
-            if refused.is_some() { Standing::Stopped } else { Standing::Admitted }
+            if refused.is_some() {
+                Standing::Stopped
+            } else {
+                Standing::Admitted
+            }
         };
         let (policies, stops) = (self.in_force.changes(), self.hold.stops().changes());
-        let watching = Watching { settings: &self.tunnels.settings, drain, policies, stops, judge };
+        let watching = Watching {
+            settings: &self.tunnels.settings,
+            drain,
+            policies,
+            stops,
+            judge,
+        };
         // A tunnel inside TLS there is not: CONNECT is refused there.
         let unread = std::mem::take(&mut client.unread);
         let Some(tcp) = client.tcp() else { return };
@@ -183,7 +212,11 @@ impl Exchange {
         if let Some(refusal) = refused {
             note(&mut record, &judged);
             record.enter(refusal.stage);
-            record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
+            record.rejected(
+                refusal.reason,
+                refusal.cause.map(|rule| rule.0),
+                refusal.keep,
+            );
         }
         ended(record, end);
     }

@@ -79,10 +79,17 @@ impl Exchange {
             };
             if let Some(refusal) = &refused {
                 record.judged_under(&open.under.counters);
-                record.rejected(refusal.reason, refusal.cause.map(|rule| rule.0), refusal.keep);
+                record.rejected(
+                    refusal.reason,
+                    refusal.cause.map(|rule| rule.0),
+                    refusal.keep,
+                );
             }
             let hello = (&host, tickets, seat.caller.address());
-            match self.handshake(client, &open.interceptor, hello, drain).await {
+            match self
+                .handshake(client, &open.interceptor, hello, drain)
+                .await
+            {
                 Ok(client) => (client, entered(&host, refused, &open, record)),
                 Err(broken) => {
                     self.close_broken(broken, &open, &host, record);
@@ -105,13 +112,19 @@ impl Exchange {
         let patience: Duration = self.tunnels.settings.hello;
         let clock = self.recorder.clock();
         let handshake = async {
-            let leaf = interceptor.leaf(host.host(), address, patience).await.map_err(Broken::of)?;
+            let leaf = interceptor
+                .leaf(host.host(), address, patience)
+                .await
+                .map_err(Broken::of)?;
             let began = clock.now();
             // The wait for a certificate is ours: the client's time begins behind it.
-            let shaken = tokio::time::timeout(patience, secure::accept(client, leaf.config(tickets))).await;
+            let shaken =
+                tokio::time::timeout(patience, secure::accept(client, leaf.config(tickets))).await;
             let shaken = shaken.map_err(|_| Broken::Client("client_tls_timeout"))?;
             let client = shaken.map_err(|error: io::Error| Broken::Client(failed(&error)))?;
-            self.recorder.metrics().client_tls(clock.now().saturating_duration_since(began));
+            self.recorder
+                .metrics()
+                .client_tls(clock.now().saturating_duration_since(began));
             Ok(client)
         };
         tokio::select! {
@@ -126,7 +139,14 @@ impl Exchange {
             (SniCheck::Timeout, true) => (Reason::RequestTimeout, "tunnel_silent"),
             (SniCheck::Timeout, false) => (Reason::RequestTimeout, "client_hello_timeout"),
             (SniCheck::Malformed, _) => (Reason::BadRequest, "client_hello_malformed"),
-            (SniCheck::NotTls | SniCheck::Match | SniCheck::Mismatch | SniCheck::None | SniCheck::Ech, _) => {
+            (
+                SniCheck::NotTls
+                | SniCheck::Match
+                | SniCheck::Mismatch
+                | SniCheck::None
+                | SniCheck::Ech,
+                _,
+            ) => {
                 self.recorder.metrics().foreign_bytes(ForeignBytes::Unknown);
                 (Reason::BadRequest, "not_http")
             }
@@ -170,12 +190,20 @@ impl Broken {
 }
 
 /// A tunnel in which TLS stands. The CONNECT of a refused one is recorded as such, unless something is asked inside.
-fn entered(host: &HostTarget, refused: Option<Box<Refusal>>, open: &Open, record: Record) -> Inside {
+fn entered(
+    host: &HostTarget,
+    refused: Option<Box<Refusal>>,
+    open: &Open,
+    record: Record,
+) -> Inside {
     let Some(refusal) = refused else {
         record.forget();
         return Inside::tls(host, None);
     };
-    Inside::tls(host, Some(Closed::new(refusal, Arc::clone(&open.under), record)))
+    Inside::tls(
+        host,
+        Some(Closed::new(refusal, Arc::clone(&open.under), record)),
+    )
 }
 
 /// Whether a client begins with HTTP in the clear, as undici, linkinator and ureq do behind `CONNECT host:80`.

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use encoding_rs::Encoding;
 use lol_html::html_content::{ContentType, DocumentEnd};
-use lol_html::send::{DocumentContentHandlers, Element, ElementContentHandlers, HtmlRewriter, Settings};
+use lol_html::send::{
+    DocumentContentHandlers, Element, ElementContentHandlers, HtmlRewriter, Settings,
+};
 use lol_html::{MemorySettings, OutputSink};
 
 use crate::gate::changes::{Changes, Links, Text};
@@ -90,7 +92,9 @@ impl OutputSink for Sink {
 
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Change").field("decoder", &self.decoder).finish_non_exhaustive()
+        f.debug_struct("Change")
+            .field("decoder", &self.decoder)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,14 +102,24 @@ impl Change {
     pub(super) fn new(changes: Changes, coding: Coding, encoding: &'static Encoding) -> Self {
         let readable = encoding.is_ascii_compatible();
         let transcoder = (!readable).then(|| Box::new(encoding.new_decoder()));
-        let encoding = if readable { encoding } else { encoding_rs::UTF_8 };
+        let encoding = if readable {
+            encoding
+        } else {
+            encoding_rs::UTF_8
+        };
         let out = Out::default();
         let rewriting = match changes.text {
             Text::Kept => rewriting(changes, encoding, &out),
             Text::Stripped => links_only(changes, encoding, &out),
         };
         let rewriting = rewriting.unwrap_or(Rewriting::Over);
-        Self { decoder: Decoder::new(coding), left: MOST, transcoder, rewriting, out }
+        Self {
+            decoder: Decoder::new(coding),
+            left: MOST,
+            transcoder,
+            rewriting,
+            out,
+        }
     }
 
     /// Takes some of the next bytes away.
@@ -119,10 +133,16 @@ impl Change {
                 return ControlFlow::Break(());
             };
             *left = rest;
-            let text = transcoder.as_mut().map(|transcoder| transcoded(transcoder, bytes));
+            let text = transcoder
+                .as_mut()
+                .map(|transcoder| transcoded(transcoder, bytes));
             let bytes = text.as_ref().map_or(bytes, String::as_bytes);
             failed = failed.and(rewriting.write(bytes, out));
-            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if failed.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         fed.map_err(|_| Unchangeable).and(failed)
     }
@@ -165,7 +185,10 @@ impl Rewriting {
 }
 
 fn meta(changes: Changes) -> String {
-    format!("<meta name=\"robots\" content=\"{}\"/>", words(changes.says))
+    format!(
+        "<meta name=\"robots\" content=\"{}\"/>",
+        words(changes.says)
+    )
 }
 
 fn settings(encoding: &'static Encoding) -> Settings<'static, 'static> {
@@ -180,15 +203,16 @@ fn rewriting(changes: Changes, encoding: &'static Encoding, out: &Out) -> Option
     let said = Arc::new(AtomicBool::new(false));
     let (of_elements, of_end) = (Arc::clone(&said), Arc::clone(&said));
     let (meta_of_elements, meta_of_end) = (meta(changes), meta(changes));
-    let elements = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-        if !of_elements.load(Relaxed) {
-            inject(element, &meta_of_elements, &of_elements);
-        }
-        if changes.links == Links::Stripped {
-            strip(element);
-        }
-        Ok(())
-    });
+    let elements =
+        ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+            if !of_elements.load(Relaxed) {
+                inject(element, &meta_of_elements, &of_elements);
+            }
+            if changes.links == Links::Stripped {
+                strip(element);
+            }
+            Ok(())
+        });
     let end = DocumentContentHandlers::default().end(move |end: &mut DocumentEnd<'_>| {
         if !of_end.swap(true, Relaxed) {
             end.append(&meta_of_end, ContentType::Html);
@@ -202,7 +226,10 @@ fn rewriting(changes: Changes, encoding: &'static Encoding, out: &Out) -> Option
         Links::Kept => Until::Set(said),
         Links::Stripped => Until::End,
     };
-    Some(Rewriting::Html(Box::new(HtmlRewriter::new(settings, Sink::To(out.clone()))), until))
+    Some(Rewriting::Html(
+        Box::new(HtmlRewriter::new(settings, Sink::To(out.clone()))),
+        until,
+    ))
 }
 
 /// Says it before anything else that the head says. A head without a tag of its own begins with its first element.
@@ -250,11 +277,17 @@ fn leads_on(element: &Element<'_, '_>) -> bool {
         "license",
     ];
     let rel = element.get_attribute("rel").unwrap_or_default();
-    !rel.split_ascii_whitespace().any(|word| OF_THE_PAGE.iter().any(|kept| word.eq_ignore_ascii_case(kept)))
+    !rel.split_ascii_whitespace().any(|word| {
+        OF_THE_PAGE
+            .iter()
+            .any(|kept| word.eq_ignore_ascii_case(kept))
+    })
 }
 
 fn is_refresh(element: &Element<'_, '_>) -> bool {
-    element.get_attribute("http-equiv").is_some_and(|value| value.trim().eq_ignore_ascii_case("refresh"))
+    element
+        .get_attribute("http-equiv")
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case("refresh"))
 }
 
 /// A document of links and nothing else.
@@ -266,22 +299,32 @@ fn links_only(changes: Changes, encoding: &'static Encoding, out: &Out) -> Optio
     let (links, ends) = (out.clone(), out.clone());
     let body = Arc::new(AtomicBool::new(false));
     let began = Arc::clone(&body);
-    let elements = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-        write_link(element, changes, &links, &body);
-        Ok(())
-    });
+    let elements =
+        ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+            write_link(element, changes, &links, &body);
+            Ok(())
+        });
     let end = DocumentContentHandlers::default().end(move |_: &mut DocumentEnd<'_>| {
-        ends.add(if began.load(Relaxed) { "</body></html>\n" } else { "</head><body></body></html>\n" });
+        ends.add(if began.load(Relaxed) {
+            "</body></html>\n"
+        } else {
+            "</head><body></body></html>\n"
+        });
         Ok(())
     });
     let settings = settings(encoding)
         .append_element_content_handler((Cow::Owned("a, area, base".parse().ok()?), elements))
         .append_document_content_handler(end);
-    Some(Rewriting::Html(Box::new(HtmlRewriter::new(settings, Sink::Nowhere)), Until::End))
+    Some(Rewriting::Html(
+        Box::new(HtmlRewriter::new(settings, Sink::Nowhere)),
+        Until::End,
+    ))
 }
 
 fn write_link(element: &Element<'_, '_>, changes: Changes, out: &Out, body: &AtomicBool) {
-    let Some(href) = element.get_attribute("href").map(|href| quoted(&href)) else { return };
+    let Some(href) = element.get_attribute("href").map(|href| quoted(&href)) else {
+        return;
+    };
     if element.tag_name() == "base" {
         return out.add(&format!("<base href=\"{href}\"/>\n"));
     }
@@ -291,14 +334,18 @@ fn write_link(element: &Element<'_, '_>, changes: Changes, out: &Out, body: &Ato
     if !body.swap(true, Relaxed) {
         out.add("</head><body>\n");
     }
-    let rel =
-        element.get_attribute("rel").map_or_else(String::new, |rel| format!(" rel=\"{}\"", quoted(&rel)));
+    let rel = element
+        .get_attribute("rel")
+        .map_or_else(String::new, |rel| format!(" rel=\"{}\"", quoted(&rel)));
     out.add(&format!("<a href=\"{href}\"{rel}></a>\n"));
 }
 
 /// As it stands between double quotes. Its references stay as they were written.
 fn quoted(value: &str) -> String {
-    value.replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+    value
+        .replace('"', "&quot;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -309,7 +356,11 @@ mod tests {
     const META: &str = "<meta name=\"robots\" content=\"noindex\"/>";
 
     fn of(links: Links, text: Text) -> Changes {
-        Changes { says: RobotsTag::NoIndex, links, text }
+        Changes {
+            says: RobotsTag::NoIndex,
+            links,
+            text,
+        }
     }
 
     fn changed(changes: Changes, html: &[u8], step: usize) -> Vec<u8> {
@@ -339,15 +390,28 @@ mod tests {
     fn the_meta_comes_first_in_the_head() {
         let changes = of(Links::Kept, Text::Kept);
         for (html, expected) in [
-            ("<html><head a=b><title>x</title></head>", "<html><head a=b>META<title>x</title></head>"),
-            ("<!doctype html>\n<title>x</title><p>", "<!doctype html>\n META<title>x</title><p>"),
+            (
+                "<html><head a=b><title>x</title></head>",
+                "<html><head a=b>META<title>x</title></head>",
+            ),
+            (
+                "<!doctype html>\n<title>x</title><p>",
+                "<!doctype html>\n META<title>x</title><p>",
+            ),
             ("<html><body>x", "<html>META<body>x"),
             ("no tags & <!-- <head> -->", "no tags & <!-- <head> -->META"),
             ("", "META"),
             ("<head><p cla", "<head>META<p cla"),
-            ("<head></head><head></head>", "<head>META</head><head></head>"),
+            (
+                "<head></head><head></head>",
+                "<head>META</head><head></head>",
+            ),
         ] {
-            check(changes, html, &expected.replace(" META", "META").replace("META", META));
+            check(
+                changes,
+                html,
+                &expected.replace(" META", "META").replace("META", META),
+            );
         }
     }
 
@@ -375,21 +439,37 @@ mod tests {
                     secret</a><a name=x>secret</a><map><area href='\"<secret>'></map><p>secret";
         let links = "<base href=\"/b/\"/>\n</head><body>\n<a href=\"/a?x=1&amp;y=2\" rel=\"nofollow\"></a>\n\
                      <a href=\"&quot;&lt;secret&gt;\"></a>\n</body></html>\n";
-        check(of(Links::Kept, Text::Stripped), html, &format!("{BEFORE}{META}\n{links}"));
+        check(
+            of(Links::Kept, Text::Stripped),
+            html,
+            &format!("{BEFORE}{META}\n{links}"),
+        );
         let none = "<base href=\"/b/\"/>\n</head><body></body></html>\n";
-        check(of(Links::Stripped, Text::Stripped), html, &format!("{BEFORE}{META}\n{none}"));
+        check(
+            of(Links::Stripped, Text::Stripped),
+            html,
+            &format!("{BEFORE}{META}\n{none}"),
+        );
     }
 
     #[test]
     fn other_charsets_come_through() {
         let html = "<p>\u{43d}\u{435}\u{442}";
         let koi = encoding_rs::KOI8_R.encode(html).0.into_owned();
-        let mut change = Change::new(of(Links::Kept, Text::Kept), Coding::Identity, encoding_rs::KOI8_R);
+        let mut change = Change::new(
+            of(Links::Kept, Text::Kept),
+            Coding::Identity,
+            encoding_rs::KOI8_R,
+        );
         change.feed(&mut koi.clone().into()).unwrap();
         change.end().unwrap();
         assert_eq!(change.take(), [META.as_bytes(), &koi].concat());
         let wide: Vec<u8> = html.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let mut change = Change::new(of(Links::Kept, Text::Kept), Coding::Identity, encoding_rs::UTF_16LE);
+        let mut change = Change::new(
+            of(Links::Kept, Text::Kept),
+            Coding::Identity,
+            encoding_rs::UTF_16LE,
+        );
         for byte in wide {
             change.feed(&mut vec![byte].into()).unwrap();
         }

@@ -13,7 +13,9 @@ pub(super) fn of_content_type(headers: &HeaderMap) -> Option<&'static Encoding> 
     let value = String::from_utf8_lossy(value.as_bytes());
     let named = value.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
     Encoding::for_label(named?.as_bytes())
 }
@@ -22,7 +24,10 @@ pub(super) fn of_content_type(headers: &HeaderMap) -> Option<&'static Encoding> 
 /// `<meta>`; else UTF-8.
 pub(super) fn of_document(first: &[u8], declared: Option<&'static Encoding>) -> &'static Encoding {
     let by_mark = Encoding::for_bom(first).map(|(encoding, _)| encoding);
-    by_mark.or(declared).or_else(|| of_meta(first)).unwrap_or(UTF_8)
+    by_mark
+        .or(declared)
+        .or_else(|| of_meta(first))
+        .unwrap_or(UTF_8)
 }
 
 /// The first `<meta>` that names a charset it knows. What stands in comments does not count.
@@ -37,7 +42,9 @@ fn of_meta(first: &[u8]) -> Option<&'static Encoding> {
         }
         let end = memchr::memchr(b'>', rest).unwrap_or(rest.len());
         let tag = rest.get(..end)?;
-        let is_meta = tag.get(1..5).is_some_and(|name| name.eq_ignore_ascii_case(b"meta"));
+        let is_meta = tag
+            .get(1..5)
+            .is_some_and(|name| name.eq_ignore_ascii_case(b"meta"));
         if let Some(encoding) = tag.get(5..).filter(|_| is_meta).and_then(charset) {
             return Some(encoding);
         }
@@ -50,8 +57,15 @@ fn of_meta(first: &[u8]) -> Option<&'static Encoding> {
 fn charset(tag: &[u8]) -> Option<&'static Encoding> {
     let lower = tag.to_ascii_lowercase();
     let at = memchr::memmem::find(&lower, b"charset")? + b"charset".len();
-    let value = lower.get(at..)?.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
-    let value = value.strip_prefix(b"\"").or_else(|| value.strip_prefix(b"'")).unwrap_or(value);
+    let value = lower
+        .get(at..)?
+        .trim_ascii_start()
+        .strip_prefix(b"=")?
+        .trim_ascii_start();
+    let value = value
+        .strip_prefix(b"\"")
+        .or_else(|| value.strip_prefix(b"'"))
+        .unwrap_or(value);
     let ends = |b: &u8| matches!(b, b'"' | b'\'' | b';' | b'/') || b.is_ascii_whitespace();
     let label = value.get(..value.iter().position(ends).unwrap_or(value.len()))?;
     let encoding = Encoding::for_label(label)?;
@@ -79,18 +93,34 @@ mod tests {
     fn charsets_are_found_in_their_order() {
         for (content_type, first, name) in [
             ("text/html", &b"<title>x"[..], "UTF-8"),
-            ("text/html; charset=ISO-8859-2", b"<meta charset=utf-8>", "ISO-8859-2"),
+            (
+                "text/html; charset=ISO-8859-2",
+                b"<meta charset=utf-8>",
+                "ISO-8859-2",
+            ),
             ("text/html; Charset=\"KOI8-R\"", b"", "KOI8-R"),
-            ("text/html; charset=nonsense", b"<meta charset=shift_jis>", "Shift_JIS"),
+            (
+                "text/html; charset=nonsense",
+                b"<meta charset=shift_jis>",
+                "Shift_JIS",
+            ),
             ("text/html; charset=koi8-r", b"\xef\xbb\xbf<p>", "UTF-8"),
             ("text/html", b"\xff\xfe<\0p\0", "UTF-16LE"),
-            ("text/html", b"<META name=x><meta CHARSET = 'koi8-r' >", "KOI8-R"),
+            (
+                "text/html",
+                b"<META name=x><meta CHARSET = 'koi8-r' >",
+                "KOI8-R",
+            ),
             (
                 "text/html",
                 b"<meta http-equiv=Content-Type content=\"text/html; charset=windows-1251\">",
                 "windows-1251",
             ),
-            ("text/html", b"<!-- <meta charset=koi8-r> --><meta charset=utf-16>", "UTF-8"),
+            (
+                "text/html",
+                b"<!-- <meta charset=koi8-r> --><meta charset=utf-16>",
+                "UTF-8",
+            ),
             ("text/html", b"<!-- <meta charset=koi8-r>", "UTF-8"),
             ("text/html", b"<p title='charset=koi8-r'>", "UTF-8"),
         ] {

@@ -46,7 +46,9 @@ impl Coding {
             .flat_map(|value| value.as_bytes().split(|b| *b == b','))
             .map(<[u8]>::trim_ascii)
             .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"));
-        let Some(coding) = named.next() else { return Ok(Self::Identity) };
+        let Some(coding) = named.next() else {
+            return Ok(Self::Identity);
+        };
         let is = |word: &[u8]| coding.eq_ignore_ascii_case(word);
         match named.next() {
             None if is(b"gzip") || is(b"x-gzip") => Ok(Self::Gzip),
@@ -102,14 +104,21 @@ impl Decoder {
             Coding::Gzip => State::GzipHeader(Vec::new()),
             Coding::Deflate => State::DeflateStart(Vec::new()),
         };
-        Self { state, out: Vec::new() }
+        Self {
+            state,
+            out: Vec::new(),
+        }
     }
 
     /// Takes the next bytes, and shows what comes out.
     ///
     /// # Errors
     /// If they are broken.
-    pub(super) fn feed(&mut self, mut input: &[u8], see: See<'_>) -> Result<ControlFlow<()>, Broken> {
+    pub(super) fn feed(
+        &mut self,
+        mut input: &[u8],
+        see: See<'_>,
+    ) -> Result<ControlFlow<()>, Broken> {
         while !input.is_empty() {
             let (taken, flow) = self.step(input, see)?;
             input = input.get(taken..).unwrap_or_default();
@@ -142,7 +151,11 @@ impl Decoder {
                 header.extend(input.iter().take(GZIP_HEADER.saturating_sub(before)));
                 let full = header.len() >= GZIP_HEADER;
                 let Some(end) = gzip_header(header)? else {
-                    return if full { Err(Broken) } else { Ok((input.len(), ON)) };
+                    return if full {
+                        Err(Broken)
+                    } else {
+                        Ok((input.len(), ON))
+                    };
                 };
                 self.inflate(Decompress::new(false), Behind::GzipTrailer);
                 Ok((end.saturating_sub(before), ON))
@@ -150,8 +163,11 @@ impl Decoder {
             State::DeflateStart(start) => {
                 let before = start.len();
                 start.extend(input.iter().take(2_usize.saturating_sub(before)));
-                let [method, flags] = *start.as_slice() else { return Ok((input.len(), ON)) };
-                let zlib = method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
+                let [method, flags] = *start.as_slice() else {
+                    return Ok((input.len(), ON));
+                };
+                let zlib =
+                    method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
                 self.inflate(Decompress::new(zlib), Behind::Nothing);
                 // What was looked at is fed again: the stream begins with it.
                 let (_, flow) = self.inflated(&[method, flags], see)?;
@@ -187,12 +203,16 @@ impl Decoder {
     }
 
     fn inflated(&mut self, input: &[u8], see: See<'_>) -> Result<(usize, ControlFlow<()>), Broken> {
-        let State::Inflating(stream, behind) = &mut self.state else { return Err(Broken) };
+        let State::Inflating(stream, behind) = &mut self.state else {
+            return Err(Broken);
+        };
         let mut taken = 0;
         loop {
             let (before_in, before_out) = (stream.total_in(), stream.total_out());
             let rest = input.get(taken..).unwrap_or_default();
-            let status = stream.decompress(rest, &mut self.out, FlushDecompress::None).map_err(|_| Broken)?;
+            let status = stream
+                .decompress(rest, &mut self.out, FlushDecompress::None)
+                .map_err(|_| Broken)?;
             let came = (stream.total_out() - before_out) as usize;
             let used = (stream.total_in() - before_in) as usize;
             taken += used;
@@ -226,15 +246,22 @@ fn gzip_header(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     if bytes.iter().zip(MAGIC).any(|(byte, magic)| *byte != magic) {
         return Err(Broken);
     }
-    let Some(flags) = bytes.get(3).copied().filter(|_| bytes.len() >= 10) else { return Ok(None) };
+    let Some(flags) = bytes.get(3).copied().filter(|_| bytes.len() >= 10) else {
+        return Ok(None);
+    };
     let mut at = 10;
     if flags & extra != 0 {
-        let Some([low, high]) = bytes.get(at..at + 2) else { return Ok(None) };
+        let Some([low, high]) = bytes.get(at..at + 2) else {
+            return Ok(None);
+        };
         at += 2 + usize::from(u16::from_le_bytes([*low, *high]));
     }
     for flag in [name, comment] {
         if flags & flag != 0 {
-            let Some(end) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == 0)) else {
+            let Some(end) = bytes
+                .get(at..)
+                .and_then(|rest| rest.iter().position(|b| *b == 0))
+            else {
                 return Ok(None);
             };
             at += end + 1;
@@ -301,7 +328,11 @@ mod tests {
             (Coding::Deflate, bare(TEXT)),
         ] {
             for step in [1, 2, 3, 7, 1 << 20] {
-                assert_eq!(undone(coding, &packed, step), Ok((TEXT.to_vec(), true)), "{coding:?} by {step}");
+                assert_eq!(
+                    undone(coding, &packed, step),
+                    Ok((TEXT.to_vec(), true)),
+                    "{coding:?} by {step}"
+                );
             }
             if coding != Coding::Identity {
                 let (_, ends) = undone(coding, packed.get(..packed.len() - 9).unwrap(), 5).unwrap();
@@ -316,7 +347,10 @@ mod tests {
             (Coding::Gzip, b"<html>no gzip".to_vec()),
             (Coding::Gzip, [gzip(TEXT), vec![0, 0xff]].concat()),
             (Coding::Deflate, vec![0xff; 40]),
-            (Coding::Gzip, [&[0x1f, 0x8b, 8, 0x08, 0, 0, 0, 0, 0, 3][..], &[b'n'; 5000]].concat()),
+            (
+                Coding::Gzip,
+                [&[0x1f, 0x8b, 8, 0x08, 0, 0, 0, 0, 0, 3][..], &[b'n'; 5000]].concat(),
+            ),
         ] {
             assert_eq!(undone(coding, &packed, 64), Err(Broken), "{coding:?}");
         }
@@ -329,7 +363,11 @@ mod tests {
         let flow = decoder.feed(&bomb, &mut |bytes| {
             most = most.max(bytes.len());
             seen += bytes.len();
-            if seen < 100_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if seen < 100_000 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         assert_eq!(flow, Ok(ControlFlow::Break(())));
         assert!(most <= STEP && seen < 200_000, "{most} {seen}");

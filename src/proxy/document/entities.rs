@@ -60,8 +60,12 @@ fn reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
     let (name, behind) = after.split_once(';').filter(|(name, _)| name.len() <= 10)?;
     if let Some(number) = name.strip_prefix('#') {
         let hex = number.strip_prefix(['x', 'X']);
-        let code = hex.map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16)).ok()?;
-        let character = char::from_u32(code).filter(|c| *c != '\0').unwrap_or('\u{fffd}');
+        let code = hex
+            .map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16))
+            .ok()?;
+        let character = char::from_u32(code)
+            .filter(|c| *c != '\0')
+            .unwrap_or('\u{fffd}');
         return Some((character.to_string().into(), behind));
     }
     let (_, character) = NAMED.iter().find(|(known, _)| *known == name)?;
@@ -77,9 +81,15 @@ mod tests {
         for (text, expected) in [
             ("plain", "plain"),
             ("a &amp; b", "a & b"),
-            ("404 &#8211; not&nbsp;found &#x21;", "404 \u{2013} not\u{a0}found !"),
+            (
+                "404 &#8211; not&nbsp;found &#x21;",
+                "404 \u{2013} not\u{a0}found !",
+            ),
             ("?a=1&b=2&amp;c=3", "?a=1&b=2&c=3"),
-            ("&unknown; &; & &#; &#xzz; &#0;", "&unknown; &; & &#; &#xzz; \u{fffd}"),
+            (
+                "&unknown; &; & &#; &#xzz; &#0;",
+                "&unknown; &; & &#; &#xzz; \u{fffd}",
+            ),
             ("&amp;lt;", "&lt;"),
         ] {
             assert_eq!(resolved(text), expected, "{text}");

@@ -3,8 +3,8 @@
 
 use encoding_rs::Encoding;
 use http::header::{
-    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap,
-    HeaderName, HeaderValue, IF_RANGE, RANGE,
+    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
+    HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
 };
 
 use crate::gate::changes::{Changes, Text};
@@ -18,8 +18,15 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
 /// Fields that say something of bytes that are no longer sent.
-const OF_OTHER_BYTES: [HeaderName; 7] =
-    [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_MD5, DIGEST, CONTENT_DIGEST, REPR_DIGEST, ACCEPT_RANGES];
+const OF_OTHER_BYTES: [HeaderName; 7] = [
+    CONTENT_LENGTH,
+    CONTENT_ENCODING,
+    CONTENT_MD5,
+    DIGEST,
+    CONTENT_DIGEST,
+    REPR_DIGEST,
+    ACCEPT_RANGES,
+];
 
 /// Makes a request one whose answer can be read: in no coding that cannot be undone, and as a whole. Of a part nobody could
 /// say what rules on documents would.
@@ -36,7 +43,11 @@ pub(in crate::proxy) fn prepare<C>(headers: &mut HeaderMap, judged: &Judged<C>) 
 /// What the client accepts of what can be undone.
 fn understood(headers: &HeaderMap) -> HeaderValue {
     let mut kept = String::new();
-    for value in headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {
+    for value in headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+    {
         for member in value.split(',').map(str::trim) {
             let name = member.split(';').next().unwrap_or_default().trim();
             let known = || UNDERSTOOD.split(", ").chain(["x-gzip", "identity"]);
@@ -54,7 +65,11 @@ fn understood(headers: &HeaderMap) -> HeaderValue {
 
 /// Makes a head that of a changed body. `encoding` is that of the document, where its body was read: one in which ASCII
 /// cannot be read is sent as UTF-8.
-pub(super) fn changed(headers: &mut HeaderMap, changes: Changes, encoding: Option<&'static Encoding>) {
+pub(super) fn changed(
+    headers: &mut HeaderMap,
+    changes: Changes,
+    encoding: Option<&'static Encoding>,
+) {
     for name in OF_OTHER_BYTES {
         headers.remove(name);
     }
@@ -67,7 +82,10 @@ pub(super) fn changed(headers: &mut HeaderMap, changes: Changes, encoding: Optio
     }
     let anew = changes.text == Text::Stripped;
     if anew || encoding.is_some_and(|encoding| !encoding.is_ascii_compatible()) {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        );
     }
 }
 
@@ -88,14 +106,24 @@ mod tests {
             ("etag", "\"x\""),
             ("content-type", "text/html; charset=utf-16"),
         ] {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            headers.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
         }
-        let changes = Changes { says: RobotsTag::NoFollow, links: Links::Stripped, text: Text::Kept };
+        let changes = Changes {
+            says: RobotsTag::NoFollow,
+            links: Links::Stripped,
+            text: Text::Kept,
+        };
         changed(&mut headers, changes, Some(encoding_rs::UTF_16LE));
         assert_eq!(headers.len(), 2, "{headers:?}");
         assert_eq!(
             (&headers["etag"], &headers["content-type"]),
-            (&HeaderValue::from_static("W/\"x\""), &HeaderValue::from_static("text/html; charset=utf-8"))
+            (
+                &HeaderValue::from_static("W/\"x\""),
+                &HeaderValue::from_static("text/html; charset=utf-8")
+            )
         );
     }
 

@@ -30,7 +30,12 @@ enum State {
 
 impl Hashing {
     pub(super) fn new(coding: Coding) -> Self {
-        Self { decoder: Decoder::new(coding), hasher: Sha256::new(), hashed: 0, state: State::Whole }
+        Self {
+            decoder: Decoder::new(coding),
+            hasher: Sha256::new(),
+            hashed: 0,
+            state: State::Whole,
+        }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
@@ -41,7 +46,11 @@ impl Hashing {
         let fed = self.decoder.feed(bytes, &mut |decoded| {
             hasher.update(decoded);
             *hashed += decoded.len() as u64;
-            if *hashed <= MOST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if *hashed <= MOST {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         if fed != Ok(ControlFlow::Continue(())) {
             self.state = State::None;
@@ -89,7 +98,10 @@ mod tests {
         assert_eq!(plain, <ContentHash>::from(Sha256::digest(b"a page")));
         assert_eq!(hash(Coding::Gzip, &gzip(b"a page")), Some(plain));
         let packed = gzip(b"a page");
-        assert_eq!(hash(Coding::Gzip, packed.get(..packed.len() - 1).unwrap()), None);
+        assert_eq!(
+            hash(Coding::Gzip, packed.get(..packed.len() - 1).unwrap()),
+            None
+        );
         assert_eq!(hash(Coding::Gzip, b"a page"), None);
     }
 

@@ -48,7 +48,10 @@ impl Kept {
 
     /// The parts in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().map(|part| &part[..]).chain([&self.tail[..]])
+        self.parts
+            .iter()
+            .map(|part| &part[..])
+            .chain([&self.tail[..]])
     }
 
     fn settle(&mut self) {

@@ -47,16 +47,27 @@ impl Plan {
         let value = headers.joined(CONTENT_TYPE).unwrap_or_default();
         let kind = essence(&value);
         // An answer that does not tell its type may be HTML; one that says that it is text is not.
-        let may_have_head = kind.is_empty() || matches!(&*kind, "text/html" | "application/xhtml+xml");
+        let may_have_head =
+            kind.is_empty() || matches!(&*kind, "text/html" | "application/xhtml+xml");
         let reads = |yes: bool| if yes { Reads::Yes } else { Reads::No };
         let declared = charset::of_content_type(&head.headers);
-        Self { head: reads(may_have_head), text: reads(body_prefix), declared, most }
+        Self {
+            head: reads(may_have_head),
+            text: reads(body_prefix),
+            declared,
+            most,
+        }
     }
 
     /// Only in which charset it is written.
     pub(super) fn of_charset(head: &Parts, most: u64) -> Self {
         let declared = charset::of_content_type(&head.headers);
-        Self { head: Reads::No, text: Reads::No, declared, most: most.max(PRESCAN as u64) }
+        Self {
+            head: Reads::No,
+            text: Reads::No,
+            declared,
+            most: most.max(PRESCAN as u64),
+        }
     }
 }
 
@@ -87,7 +98,10 @@ enum Outcome {
 impl Read {
     /// A body of which nothing can be read: it says nothing.
     pub(super) fn unreadable() -> Self {
-        Self { outcome: Outcome::Unreadable, ..Self::default() }
+        Self {
+            outcome: Outcome::Unreadable,
+            ..Self::default()
+        }
     }
 
     pub(super) fn outcome(&self) -> DocumentRead {
@@ -120,7 +134,9 @@ pub(super) async fn read_on(
     let mut reader = Reader::new(coding, plan, source);
     kept.iter().for_each(|part| reader.feed(part));
     while !reader.is_done() && kept.length() < plan.most {
-        let Some(part) = download.next().await else { break };
+        let Some(part) = download.next().await else {
+            break;
+        };
         let part = part?;
         reader.feed(&part);
         kept.push(part);
@@ -138,9 +154,15 @@ pub(super) enum Held {
 }
 
 /// Holds back a body of which some was read already, until it ends or no more may be held.
-pub(super) async fn hold(kept: &mut Kept, download: &mut Download, most: u64) -> Result<Held, BodyError> {
+pub(super) async fn hold(
+    kept: &mut Kept,
+    download: &mut Download,
+    most: u64,
+) -> Result<Held, BodyError> {
     while kept.length() <= most {
-        let Some(part) = download.next().await else { return Ok(Held::Whole) };
+        let Some(part) = download.next().await else {
+            return Ok(Held::Whole);
+        };
         kept.push(part?);
     }
     Ok(Held::Beginning)
@@ -168,7 +190,15 @@ struct Head {
 impl<'a> Reader<'a> {
     fn new(coding: Coding, plan: &'a Plan, source: &'a Source<'a>) -> Self {
         let (decoder, text) = (Decoder::new(coding), Vec::new());
-        Self { plan, source, decoder, text, encoding: None, head: None, outcome: Outcome::Read }
+        Self {
+            plan,
+            source,
+            decoder,
+            text,
+            encoding: None,
+            head: None,
+            outcome: Outcome::Read,
+        }
     }
 
     fn feed(&mut self, part: &[u8]) {
@@ -176,7 +206,11 @@ impl<'a> Reader<'a> {
         let fed = self.decoder.feed(part, &mut |bytes| {
             let room = PREFIX.saturating_sub(text.len());
             text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-            if text.len() < PREFIX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if text.len() < PREFIX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         if fed.is_err() {
             self.outcome = Outcome::Unreadable;
@@ -188,23 +222,33 @@ impl<'a> Reader<'a> {
 
     /// Whether enough has come to tell the charset.
     fn knows_charset(&self) -> bool {
-        let enough = if self.plan.declared.is_some() { MARK } else { PRESCAN };
+        let enough = if self.plan.declared.is_some() {
+            MARK
+        } else {
+            PRESCAN
+        };
         self.text.len() >= enough
     }
 
     fn scan(&mut self) {
-        let encoding =
-            *self.encoding.get_or_insert_with(|| charset::of_document(&self.text, self.plan.declared));
+        let encoding = *self
+            .encoding
+            .get_or_insert_with(|| charset::of_document(&self.text, self.plan.declared));
         if self.plan.head == Reads::Yes {
-            let head = self.head.get_or_insert_with(|| Head::new(encoding, self.source.agent));
+            let head = self
+                .head
+                .get_or_insert_with(|| Head::new(encoding, self.source.agent));
             head.scan(&self.text);
         }
     }
 
     fn is_done(&self) -> bool {
         let full = self.text.len() >= PREFIX || self.outcome == Outcome::Unreadable;
-        let head =
-            self.plan.head == Reads::No || self.head.as_ref().is_some_and(|head| head.scanner.is_over());
+        let head = self.plan.head == Reads::No
+            || self
+                .head
+                .as_ref()
+                .is_some_and(|head| head.scanner.is_over());
         full || (self.encoding.is_some() && head && self.plan.text == Reads::No)
     }
 
@@ -218,11 +262,17 @@ impl<'a> Reader<'a> {
         }
         if let Some(head) = self.head {
             let said = head.scanner.said();
-            facts.canonical =
-                said.canonical.map(|link| resolved(self.source.target, said.base.as_deref(), link));
+            facts.canonical = said
+                .canonical
+                .map(|link| resolved(self.source.target, said.base.as_deref(), link));
             (facts.title, facts.meta_robots) = (said.title, said.robots);
         }
-        Read { kept, facts, encoding, outcome: self.outcome }
+        Read {
+            kept,
+            facts,
+            encoding,
+            outcome: self.outcome,
+        }
     }
 }
 
@@ -230,8 +280,19 @@ impl Head {
     fn new(encoding: &'static Encoding, agent: &str) -> Self {
         let readable = encoding.is_ascii_compatible();
         let transcoder = (!readable).then(|| Box::new(encoding.new_decoder()));
-        let scanner = Scanner::new(if readable { encoding } else { encoding_rs::UTF_8 }, agent);
-        Self { scanner, scanned: 0, transcoder }
+        let scanner = Scanner::new(
+            if readable {
+                encoding
+            } else {
+                encoding_rs::UTF_8
+            },
+            agent,
+        );
+        Self {
+            scanner,
+            scanned: 0,
+            transcoder,
+        }
     }
 
     /// Goes on with what has come since.
@@ -247,7 +308,9 @@ impl Head {
 
 /// What comes next of a text in another charset.
 pub(super) fn transcoded(transcoder: &mut encoding_rs::Decoder, bytes: &[u8]) -> String {
-    let room = transcoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len());
+    let room = transcoder
+        .max_utf8_buffer_length(bytes.len())
+        .unwrap_or(bytes.len());
     let mut text = String::with_capacity(room);
     let _ = transcoder.decode_to_string(bytes, &mut text, false);
     text
@@ -268,7 +331,10 @@ mod tests {
                         <base href=/b/><link rel=canonical href=c#top></head><body>text";
 
     fn parts(content_type: &str) -> Parts {
-        let response = http::Response::builder().header("content-type", content_type).body(()).unwrap();
+        let response = http::Response::builder()
+            .header("content-type", content_type)
+            .body(())
+            .unwrap();
         response.into_parts().0
     }
 
@@ -276,7 +342,10 @@ mod tests {
         let head = parts(content_type);
         let plan = Plan::of_document(&head, true, 1 << 20);
         let target = UrlTarget::parse("http://a.test/x/y").unwrap();
-        let source = Source { target: &target, agent: "x" };
+        let source = Source {
+            target: &target,
+            agent: "x",
+        };
         let mut reader = Reader::new(Coding::Identity, &plan, &source);
         for part in body.chunks(step) {
             if !reader.is_done() {
@@ -289,24 +358,44 @@ mod tests {
     #[test]
     fn charsets_are_undone_and_links_resolved() {
         let encoded = |encoding: &'static Encoding| encoding.encode(PAGE).0.into_owned();
-        let utf16: Vec<u8> =
-            [0xfeff].into_iter().chain(PAGE.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        let utf16: Vec<u8> = [0xfeff]
+            .into_iter()
+            .chain(PAGE.encode_utf16())
+            .flat_map(u16::to_le_bytes)
+            .collect();
         for (content_type, body) in [
             ("text/html", encoded(encoding_rs::KOI8_R)),
             ("text/html; charset=utf-8", PAGE.as_bytes().to_vec()),
             ("", encoded(encoding_rs::KOI8_R)),
             ("text/html", utf16.clone()),
-            ("text/html; charset=utf-16le", utf16.get(2..).unwrap().to_vec()),
+            (
+                "text/html; charset=utf-16le",
+                utf16.get(2..).unwrap().to_vec(),
+            ),
         ] {
             for step in [1, 3, 4096] {
                 let read = read(content_type, &body, step);
-                assert_eq!(read.facts.title, "\u{43d}\u{435}\u{442}", "{content_type} by {step}");
-                assert_eq!(read.facts.canonical.as_deref(), Some("http://a.test/b/c"), "{content_type}");
-                assert!(read.facts.body_prefix.ends_with("<body>text"), "{:?}", read.facts.body_prefix);
+                assert_eq!(
+                    read.facts.title, "\u{43d}\u{435}\u{442}",
+                    "{content_type} by {step}"
+                );
+                assert_eq!(
+                    read.facts.canonical.as_deref(),
+                    Some("http://a.test/b/c"),
+                    "{content_type}"
+                );
+                assert!(
+                    read.facts.body_prefix.ends_with("<body>text"),
+                    "{:?}",
+                    read.facts.body_prefix
+                );
             }
         }
         let plain = read("text/plain", PAGE.as_bytes(), 7);
-        assert_eq!((plain.facts.title.as_str(), plain.facts.canonical), ("", None));
+        assert_eq!(
+            (plain.facts.title.as_str(), plain.facts.canonical),
+            ("", None)
+        );
         assert!(plain.facts.body_prefix.starts_with("<html>"));
     }
 
@@ -317,7 +406,10 @@ mod tests {
         let head = parts("text/html");
         let plan = Plan::of_document(&head, false, 1 << 20);
         let target = UrlTarget::parse("http://a.test/").unwrap();
-        let source = Source { target: &target, agent: "x" };
+        let source = Source {
+            target: &target,
+            agent: "x",
+        };
         let mut reader = Reader::new(Coding::Identity, &plan, &source);
         reader.feed(format!("{PAGE}{}", "x".repeat(1000)).as_bytes());
         assert!(reader.is_done());

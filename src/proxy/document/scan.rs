@@ -42,7 +42,9 @@ pub(super) struct Scanner {
 
 impl std::fmt::Debug for Scanner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scanner").field("found", &self.found).finish_non_exhaustive()
+        f.debug_struct("Scanner")
+            .field("found", &self.found)
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,30 +75,41 @@ impl Scanner {
     /// Reads for a crawler that goes by this product token. `encoding` is one in which ASCII can be read.
     pub(super) fn new(encoding: &'static Encoding, agent: &str) -> Self {
         let found: Arc<Mutex<Found>> = Arc::default();
-        let (of_elements, of_text, agent) = (Arc::clone(&found), Arc::clone(&found), agent.to_owned());
-        let elements = ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-            note(&of_elements, element, &agent);
-            Ok(())
-        });
+        let (of_elements, of_text, agent) =
+            (Arc::clone(&found), Arc::clone(&found), agent.to_owned());
+        let elements =
+            ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
+                note(&of_elements, element, &agent);
+                Ok(())
+            });
         let titles = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
             lock(&of_text).text(text);
             Ok(())
         });
-        let rewriter = "*".parse().ok().zip("title".parse().ok()).map(|(all, title)| {
-            let settings = Settings::new_send()
-                .with_encoding(ascii(encoding))
-                .with_strict(false)
-                .with_memory_settings(MemorySettings::new().with_max_allowed_memory_usage(MEMORY))
-                .append_element_content_handler((std::borrow::Cow::Owned(all), elements))
-                .append_element_content_handler((std::borrow::Cow::Owned(title), titles));
-            HtmlRewriter::new(settings, nowhere as Nowhere)
-        });
+        let rewriter = "*"
+            .parse()
+            .ok()
+            .zip("title".parse().ok())
+            .map(|(all, title)| {
+                let settings = Settings::new_send()
+                    .with_encoding(ascii(encoding))
+                    .with_strict(false)
+                    .with_memory_settings(
+                        MemorySettings::new().with_max_allowed_memory_usage(MEMORY),
+                    )
+                    .append_element_content_handler((std::borrow::Cow::Owned(all), elements))
+                    .append_element_content_handler((std::borrow::Cow::Owned(title), titles));
+                HtmlRewriter::new(settings, nowhere as Nowhere)
+            });
         Self { rewriter, found }
     }
 
     /// Takes the next bytes. A tokenizer that can take no more has said what it could.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        let failed = self.rewriter.as_mut().is_none_or(|rewriter| rewriter.write(bytes).is_err());
+        let failed = self
+            .rewriter
+            .as_mut()
+            .is_none_or(|rewriter| rewriter.write(bytes).is_err());
         if failed {
             self.rewriter = None;
             lock(&self.found).head = Head::Over;
@@ -111,7 +124,10 @@ impl Scanner {
     /// What the head said, as far as it came.
     pub(super) fn said(self) -> Said {
         let mut said = std::mem::take(&mut lock(&self.found).said);
-        said.title = resolved(&said.title).split_whitespace().collect::<Vec<_>>().join(" ");
+        said.title = resolved(&said.title)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
         said
     }
 }
@@ -153,7 +169,8 @@ fn note(found: &Arc<Mutex<Found>>, element: &mut Element<'_, '_>, agent: &str) {
 /// The elements that do not end a head (HTML, section 13.2.6.4.4).
 fn stands_in_head(name: &str) -> bool {
     const NAMES: [&str; 10] = [
-        "html", "title", "base", "script", "style", "noscript", "template", "basefont", "bgsound", "noframes",
+        "html", "title", "base", "script", "style", "noscript", "template", "basefont", "bgsound",
+        "noframes",
     ];
     NAMES.contains(&name)
 }
@@ -170,21 +187,30 @@ fn leaving(found: &Arc<Mutex<Found>>, element: &mut Element<'_, '_>, then: fn(&m
 }
 
 fn attribute(element: &Element<'_, '_>, name: &str) -> Option<String> {
-    element.get_attribute(name).map(|value| resolved(&value).trim().to_owned()).filter(|v| !v.is_empty())
+    element
+        .get_attribute(name)
+        .map(|value| resolved(&value).trim().to_owned())
+        .filter(|v| !v.is_empty())
 }
 
 impl Found {
     fn enter_template(&mut self, found: &Arc<Mutex<Self>>, element: &mut Element<'_, '_>) {
         if element.can_have_content() {
             self.templates += 1;
-            leaving(found, element, |found| found.templates = found.templates.saturating_sub(1));
+            leaving(found, element, |found| {
+                found.templates = found.templates.saturating_sub(1)
+            });
         }
     }
 
     fn meta(&mut self, element: &Element<'_, '_>, agent: &str) {
-        let Some(name) = attribute(element, "name") else { return };
+        let Some(name) = attribute(element, "name") else {
+            return;
+        };
         let concerns = name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent);
-        let Some(content) = attribute(element, "content").filter(|_| concerns) else { return };
+        let Some(content) = attribute(element, "content").filter(|_| concerns) else {
+            return;
+        };
         let words = self.said.robots.get_or_insert_default();
         if words.len() + content.len() <= MOST {
             if !words.is_empty() {
@@ -196,7 +222,8 @@ impl Found {
 
     fn link(&mut self, element: &Element<'_, '_>) {
         let canonical = attribute(element, "rel").is_some_and(|rel| {
-            rel.split_ascii_whitespace().any(|word| word.eq_ignore_ascii_case("canonical"))
+            rel.split_ascii_whitespace()
+                .any(|word| word.eq_ignore_ascii_case("canonical"))
         });
         if canonical && self.said.canonical.is_none() {
             self.said.canonical = attribute(element, "href");
@@ -221,7 +248,9 @@ mod tests {
 
     fn said(html: &str, step: usize) -> Said {
         let mut scanner = Scanner::new(encoding_rs::UTF_8, "NewsBot");
-        html.as_bytes().chunks(step).for_each(|part| scanner.feed(part));
+        html.as_bytes()
+            .chunks(step)
+            .for_each(|part| scanner.feed(part));
         scanner.said()
     }
 
@@ -303,7 +332,13 @@ mod tests {
             assert_eq!(scanner.is_over(), over, "{html}");
         }
         let mut scanner = Scanner::new(encoding_rs::UTF_8, "x");
-        scanner.feed(format!("<meta name=robots content=noindex><meta x='{}", "y".repeat(MEMORY)).as_bytes());
+        scanner.feed(
+            format!(
+                "<meta name=robots content=noindex><meta x='{}",
+                "y".repeat(MEMORY)
+            )
+            .as_bytes(),
+        );
         assert!(scanner.is_over(), "a tag without an end");
         assert_eq!(scanner.said().robots.as_deref(), Some("noindex"));
     }

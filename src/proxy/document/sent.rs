@@ -45,8 +45,17 @@ enum State {
 
 impl Document {
     /// The bytes of the origin.
-    pub(super) fn untouched(kept: Kept, rest: Box<Download>, hashing: Option<Box<Hashing>>) -> Self {
-        Self { kept, rest, hashing, change: None }
+    pub(super) fn untouched(
+        kept: Kept,
+        rest: Box<Download>,
+        hashing: Option<Box<Hashing>>,
+    ) -> Self {
+        Self {
+            kept,
+            rest,
+            hashing,
+            change: None,
+        }
     }
 
     /// The document, changed.
@@ -56,16 +65,33 @@ impl Document {
         hashing: Option<Box<Hashing>>,
         change: Change,
     ) -> Self {
-        let changing = Changing { change, next: Bytes::new(), out: Vec::new(), state: State::Coming };
-        Self { kept, rest, hashing, change: Some(Box::new(changing)) }
+        let changing = Changing {
+            change,
+            next: Bytes::new(),
+            out: Vec::new(),
+            state: State::Coming,
+        };
+        Self {
+            kept,
+            rest,
+            hashing,
+            change: Some(Box::new(changing)),
+        }
     }
 
     pub(in crate::proxy) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let Self { kept, rest, hashing, change } = self;
-        let Some(changing) = change else { return next(kept, rest, hashing, cx) };
+        let Self {
+            kept,
+            rest,
+            hashing,
+            change,
+        } = self;
+        let Some(changing) = change else {
+            return next(kept, rest, hashing, cx);
+        };
         let mut fed = 0;
         loop {
             if changing.has_enough() {

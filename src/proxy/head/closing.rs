@@ -42,7 +42,11 @@ pub(super) enum Wrong {
 
 impl<E: HeadEvents> HeadReader<E> {
     /// Ends the connection. Ready when that is done.
-    pub(super) fn poll_closing(&mut self, closing: Closing, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_closing(
+        &mut self,
+        closing: Closing,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut closing = closing;
         loop {
             let step = self.poll_closing_step(&mut closing, cx);
@@ -54,7 +58,11 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    fn poll_closing_step(&mut self, closing: &mut Closing, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_closing_step(
+        &mut self,
+        closing: &mut Closing,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         match closing {
             Closing::Due(wrong) => {
                 *closing = if self.turn.is_over() {

@@ -44,6 +44,9 @@ impl Handover {
 
 impl From<TcpStream> for Handover {
     fn from(socket: TcpStream) -> Self {
-        Self { socket: Socket::Plain(Tcp(Arc::new(socket))), unread: Vec::new() }
+        Self {
+            socket: Socket::Plain(Tcp(Arc::new(socket))),
+            unread: Vec::new(),
+        }
     }
 }

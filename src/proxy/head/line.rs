@@ -32,7 +32,11 @@ pub(super) enum Field {
 }
 
 /// `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3), each space exactly one. The line begins at `start`.
-pub(super) fn request_line(line: &[u8], start: usize, limit: usize) -> Result<RequestLine, HeadError> {
+pub(super) fn request_line(
+    line: &[u8],
+    start: usize,
+    limit: usize,
+) -> Result<RequestLine, HeadError> {
     let malformed = HeadError::Malformed("a request line that is not METHOD SP TARGET SP HTTP/1.1");
     let (method, rest) = token(line);
     let rest = rest.strip_prefix(b" ").ok_or(malformed)?;
@@ -41,7 +45,9 @@ pub(super) fn request_line(line: &[u8], start: usize, limit: usize) -> Result<Re
     } else if let Some(target) = rest.strip_suffix(b" HTTP/1.0") {
         (target, Version::Http10)
     } else if rest.contains(&b' ') {
-        return Err(HeadError::Malformed("a version other than HTTP/1.1 and HTTP/1.0"));
+        return Err(HeadError::Malformed(
+            "a version other than HTTP/1.1 and HTTP/1.0",
+        ));
     } else {
         return Err(malformed);
     };
@@ -53,7 +59,12 @@ pub(super) fn request_line(line: &[u8], start: usize, limit: usize) -> Result<Re
     }
     let encode = check_target(target)?;
     let target = start + method.len() + 1..start + method.len() + 1 + target.len();
-    Ok(RequestLine { target, encode, connect: method == b"CONNECT", version })
+    Ok(RequestLine {
+        target,
+        encode,
+        connect: method == b"CONNECT",
+        version,
+    })
 }
 
 /// One field line (RFC 9112 section 5), without control characters.
@@ -69,7 +80,9 @@ pub(super) fn field(line: &[u8]) -> Result<Field, HeadError> {
     match name.len() {
         7 if name.eq_ignore_ascii_case(b"upgrade") => Ok(Field::Upgrade),
         14 if name.eq_ignore_ascii_case(b"content-length") => content_length(value.trim_ascii()),
-        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => transfer_encoding(value.trim_ascii()),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            transfer_encoding(value.trim_ascii())
+        }
         _ => Ok(Field::Other),
     }
 }
@@ -77,7 +90,10 @@ pub(super) fn field(line: &[u8]) -> Result<Field, HeadError> {
 /// `1*DIGIT` (RFC 9110 section 8.6): no sign, no list.
 fn content_length(value: &[u8]) -> Result<Field, HeadError> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|text| text.parse::<i64>().ok());
+    let number = std::str::from_utf8(value)
+        .ok()
+        .filter(|_| digits)
+        .and_then(|text| text.parse::<i64>().ok());
     match number.and_then(|number| u64::try_from(number).ok()) {
         Some(length) => Ok(Field::ContentLength(length)),
         None => Err(HeadError::Malformed("a Content-Length that is no number")),
@@ -88,14 +104,18 @@ fn transfer_encoding(value: &[u8]) -> Result<Field, HeadError> {
     if value.eq_ignore_ascii_case(b"chunked") {
         Ok(Field::Chunked)
     } else {
-        Err(HeadError::Malformed("a Transfer-Encoding other than chunked"))
+        Err(HeadError::Malformed(
+            "a Transfer-Encoding other than chunked",
+        ))
     }
 }
 
 /// Whether the target has bytes to be percent-encoded.
 fn check_target(target: &[u8]) -> Result<bool, HeadError> {
     // Nearly all targets are plain. No early end: so the compiler looks at many bytes at once.
-    let plain = |byte: u8| (byte > b' ') & (byte < 0x7f) & !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`');
+    let plain = |byte: u8| {
+        (byte > b' ') & (byte < 0x7f) & !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`')
+    };
     if target.iter().fold(true, |all, byte| all & plain(*byte)) {
         return Ok(false);
     }
@@ -132,12 +152,19 @@ pub(super) fn push_encoded(target: &[u8], head: &mut Vec<u8>) {
 }
 
 fn hex(nibble: u8) -> u8 {
-    if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 }
+    if nibble < 10 {
+        b'0' + nibble
+    } else {
+        b'A' + nibble - 10
+    }
 }
 
 /// The token (RFC 9110 section 5.6.2) at the start of a line, and the rest.
 fn token(line: &[u8]) -> (&[u8], &[u8]) {
-    let end = line.iter().position(|byte| class(*byte) & TOKEN == 0).unwrap_or(line.len());
+    let end = line
+        .iter()
+        .position(|byte| class(*byte) & TOKEN == 0)
+        .unwrap_or(line.len());
     line.split_at_checked(end).unwrap_or_default()
 }
 
@@ -151,7 +178,9 @@ pub(super) fn control(bytes: &[u8]) -> Option<usize> {
         }
     }
     let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-    rest.iter().position(is_control).map(|at| 8 * words.len() + at)
+    rest.iter()
+        .position(is_control)
+        .map(|at| 8 * words.len() + at)
 }
 
 /// The highest bit of each byte that is a control character other than a tab: eight bytes are compared at once, with
@@ -184,16 +213,18 @@ fn class(byte: u8) -> u8 {
     CLASSES.get(usize::from(byte)).copied().unwrap_or(REFUSED)
 }
 
-#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would see it fail")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which would see it fail"
+)]
 const fn classes() -> [u8; 256] {
     let mut classes = [0; 256];
     let mut byte: u8 = 0;
     loop {
         classes[byte as usize] = match byte {
             b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => TOKEN,
-            b'!' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'|' | b'~' => {
-                TOKEN
-            }
+            b'!' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'|'
+            | b'~' => TOKEN,
             b'#' => TOKEN | REFUSED,
             b'`' => TOKEN | IN_PATH,
             b'"' => IN_QUERY,
@@ -221,11 +252,19 @@ mod tests {
     #[test]
     fn bytes_that_hyper_refuses_are_encoded_where_it_refuses_them() {
         for (target, expected) in [
-            (&b"/a<b>`c\"{d|e}^\\?q=`\"<{|}^\\>"[..], &b"/a%3Cb%3E%60c\"{d|e}^\\?q=`%22%3C{|}^\\%3E"[..]),
+            (
+                &b"/a<b>`c\"{d|e}^\\?q=`\"<{|}^\\>"[..],
+                &b"/a%3Cb%3E%60c\"{d|e}^\\?q=`%22%3C{|}^\\%3E"[..],
+            ),
             (b"/caf\xe9?\xc3\xa9", b"/caf%E9?%C3%A9"),
             (b"/%zz%41?a?b#", b"/%zz%41?a?b#"),
         ] {
-            assert_eq!(encoded(target), expected, "{}", String::from_utf8_lossy(target));
+            assert_eq!(
+                encoded(target),
+                expected,
+                "{}",
+                String::from_utf8_lossy(target)
+            );
         }
     }
 
@@ -240,7 +279,10 @@ mod tests {
                     b'#' | 0x7f => assert!(encode.is_err()),
                     _ => assert_eq!(encode, Ok(!taken), "{byte:#x} behind {place}"),
                 }
-                assert!(http::Uri::try_from(&encoded(&target)[..]).is_ok() || byte == 0x7f, "{byte:#x}");
+                assert!(
+                    http::Uri::try_from(&encoded(&target)[..]).is_ok() || byte == 0x7f,
+                    "{byte:#x}"
+                );
             }
         }
     }
@@ -252,7 +294,11 @@ mod tests {
             for (before, behind) in [(0, 0), (3, 0), (7, 9), (8, 0), (15, 20), (21, 2)] {
                 for around in [b'a', b' ', b'\t', b'!', 0x80, 0xff, b'~'] {
                     let bytes = [vec![around; before], vec![byte], vec![around; behind]].concat();
-                    assert_eq!(control(&bytes), is_control.then_some(before), "{byte:#x} in {around:#x}");
+                    assert_eq!(
+                        control(&bytes),
+                        is_control.then_some(before),
+                        "{byte:#x} in {around:#x}"
+                    );
                 }
             }
         }
@@ -263,16 +309,34 @@ mod tests {
         for (line, expected) in [
             (&b"Content-length:\t 12 "[..], Field::ContentLength(12)),
             (b"CONTENT-LENGTH:0", Field::ContentLength(0)),
-            (b"Content-Length: 00000000000000000000005", Field::ContentLength(5)),
+            (
+                b"Content-Length: 00000000000000000000005",
+                Field::ContentLength(5),
+            ),
             (b"transfer-encoding: Chunked", Field::Chunked),
             (b"UPGRADE: h2c", Field::Upgrade),
             (b"Upgrades: h2c", Field::Other),
             (b"X: caf\xe9 \t \"", Field::Other),
             (b"Empty:", Field::Other),
         ] {
-            assert_eq!(field(line), Ok(expected), "{}", String::from_utf8_lossy(line));
+            assert_eq!(
+                field(line),
+                Ok(expected),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
-        for length in ["", "-1", "+5", "5, 5", "5 5", "0x5", "5;", "9223372036854775808", "\u{665}"] {
+        for length in [
+            "",
+            "-1",
+            "+5",
+            "5, 5",
+            "5 5",
+            "0x5",
+            "5;",
+            "9223372036854775808",
+            "\u{665}",
+        ] {
             let line = format!("Content-Length: {length}");
             assert!(field(line.as_bytes()).is_err(), "{line}");
         }

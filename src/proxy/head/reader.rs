@@ -104,7 +104,12 @@ impl std::fmt::Debug for Leaving {
 
 impl<E: HeadEvents> HeadReader<E> {
     /// Wraps a socket. The service on the other side of hyper must call [`Turn::begin`] for each request.
-    pub fn new(client: impl Into<Handover>, events: E, settings: ReaderSettings, turn: Arc<Turn>) -> Self {
+    pub fn new(
+        client: impl Into<Handover>,
+        events: E,
+        settings: ReaderSettings,
+        turn: Arc<Turn>,
+    ) -> Self {
         let client = client.into();
         Self {
             socket: client.socket,
@@ -129,7 +134,10 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
     pub fn into_handover(self) -> Handover {
-        Handover { socket: self.socket, unread: self.buffer }
+        Handover {
+            socket: self.socket,
+            unread: self.buffer,
+        }
     }
 
     /// Fills `out` with what hyper is to see next; nothing means that the client has gone.
@@ -145,8 +153,11 @@ impl<E: HeadEvents> HeadReader<E> {
                 }
                 Mode::Handing(left, follows) => {
                     let left = left - self.hand(left, out);
-                    self.mode =
-                        if left > 0 { Mode::Handing(left, follows) } else { passing(follows.length()) };
+                    self.mode = if left > 0 {
+                        Mode::Handing(left, follows)
+                    } else {
+                        passing(follows.length())
+                    };
                 }
                 Mode::Passing(left) => {
                     self.mode = Mode::Passing(left);
@@ -164,14 +175,22 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Reads until a head is complete or refused, or the client has gone, and sets the mode by that.
-    fn poll_collect(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_collect(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.buffer.is_empty() && self.judge_buffer() {
             return Poll::Ready(Ok(()));
         }
         loop {
             // What arrives ahead of its turn, or behind other bytes, is not for hyper to see yet.
             let direct = self.buffer.is_empty() && self.turn.is_over();
-            let received = if direct { self.socket.poll_recv(cx, out) } else { self.poll_buffer(cx) };
+            let received = if direct {
+                self.socket.poll_recv(cx, out)
+            } else {
+                self.poll_buffer(cx)
+            };
             let Poll::Ready(received) = received else {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
@@ -198,7 +217,10 @@ impl<E: HeadEvents> HeadReader<E> {
         if let Ok(Progress::Complete(head)) = &progress
             && !head.encode
             && head.bytes.start == 0
-            && let Some(left) = head.follows.length().checked_sub((bytes.len() - head.bytes.end) as u64)
+            && let Some(left) = head
+                .follows
+                .length()
+                .checked_sub((bytes.len() - head.bytes.end) as u64)
         {
             self.mode = passing(left);
             self.begin_head(head.follows);
@@ -266,7 +288,12 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Hands on at most so many bytes as they come. What is behind them stays in the socket.
-    fn poll_pass(&mut self, left: u64, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_pass(
+        &mut self,
+        left: u64,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let most = usize::try_from(left).unwrap_or(usize::MAX);
         if !self.buffer.is_empty() {
             let handed = self.hand(most, out);
@@ -301,7 +328,11 @@ impl<E: HeadEvents> HeadReader<E> {
         }
         self.begun = begun && self.turn.is_over();
         ready!(self.wait.poll(cx));
-        let late = if begun { Closing::Due(Wrong::Head(HeadError::Late)) } else { Closing::Over };
+        let late = if begun {
+            Closing::Due(Wrong::Head(HeadError::Late))
+        } else {
+            Closing::Over
+        };
         self.mode = Mode::Closing(late);
         Poll::Ready(())
     }
@@ -331,7 +362,11 @@ impl<E: HeadEvents> HeadReader<E> {
 
 /// The mode when so many bytes are left before the next head.
 fn passing(left: u64) -> Mode {
-    if left > 0 { Mode::Passing(left) } else { Mode::Head }
+    if left > 0 {
+        Mode::Passing(left)
+    } else {
+        Mode::Head
+    }
 }
 
 /// A head with the bytes of its target percent-encoded that hyper would refuse.
@@ -348,7 +383,11 @@ fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
 struct Reading<'r, E>(&'r mut HeadReader<E>);
 
 impl<E: HeadEvents> AsyncRead for Reading<'_, E> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.get_mut().0.poll_next(cx, out)
     }
 }

@@ -121,21 +121,31 @@ impl Scan {
     /// If the head is refused.
     pub fn advance(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Progress, HeadError> {
         // What is over the limit is not looked at, so it cannot matter how it arrives.
-        let within = bytes.get(..limits.bytes.saturating_sub(self.dropped)).unwrap_or(bytes);
+        let within = bytes
+            .get(..limits.bytes.saturating_sub(self.dropped))
+            .unwrap_or(bytes);
         loop {
             if self.request.is_none()
                 && let Some(foreign) = foreign(within.get(self.line..).unwrap_or_default())
             {
                 return Ok(Progress::Foreign(foreign));
             }
-            let Some(end) = self.line_end(within)? else { break };
+            let Some(end) = self.line_end(within)? else {
+                break;
+            };
             let start = std::mem::replace(&mut self.line, end + 2);
             self.searched = self.line;
-            if let Some(head) = self.take_line(within.get(start..end).unwrap_or_default(), start, limits)? {
+            if let Some(head) =
+                self.take_line(within.get(start..end).unwrap_or_default(), start, limits)?
+            {
                 return Ok(Progress::Complete(head));
             }
         }
-        if within.len() < bytes.len() { Err(self.too_large()) } else { Ok(self.unfinished(bytes.len())) }
+        if within.len() < bytes.len() {
+            Err(self.too_large())
+        } else {
+            Ok(self.unfinished(bytes.len()))
+        }
     }
 
     /// Where the current line ends, if its CRLF is there.
@@ -166,7 +176,11 @@ impl Scan {
 
     /// A head without a request line yet is all target.
     fn too_large(&self) -> HeadError {
-        if self.request.is_none() { HeadError::TargetTooLong } else { HeadError::TooLarge }
+        if self.request.is_none() {
+            HeadError::TargetTooLong
+        } else {
+            HeadError::TooLarge
+        }
     }
 
     fn take_line(
@@ -214,7 +228,9 @@ impl Scan {
             return Err(HeadError::Malformed("Transfer-Encoding in HTTP/1.0"));
         }
         if self.chunked && self.length.is_some() {
-            return Err(HeadError::Malformed("Content-Length beside Transfer-Encoding"));
+            return Err(HeadError::Malformed(
+                "Content-Length beside Transfer-Encoding",
+            ));
         }
         let follows = match self.length.unwrap_or(0) {
             _ if self.chunked || self.upgrade || request.connect => Follows::Anything,
@@ -222,7 +238,12 @@ impl Scan {
             length => Follows::Body(length),
         };
         let (bytes, target) = (start..self.line, request.target.clone());
-        Ok(Head { bytes, target, encode: request.encode, follows })
+        Ok(Head {
+            bytes,
+            target,
+            encode: request.encode,
+            follows,
+        })
     }
 }
 
@@ -238,7 +259,11 @@ fn foreign(line: &[u8]) -> Option<Foreign> {
 mod tests {
     use super::*;
 
-    const LIMITS: HeadLimits = HeadLimits { bytes: 512, fields: 4, target: 64 };
+    const LIMITS: HeadLimits = HeadLimits {
+        bytes: 512,
+        fields: 4,
+        target: 64,
+    };
 
     fn whole(bytes: &[u8]) -> Result<Progress, HeadError> {
         scan(bytes, LIMITS)
@@ -247,10 +272,15 @@ mod tests {
     #[test]
     fn a_head_is_the_same_however_it_arrives() {
         let bytes = b"GET http://h/<a> HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\nrest";
-        let Ok(Progress::Complete(expected)) = whole(bytes) else { panic!() };
+        let Ok(Progress::Complete(expected)) = whole(bytes) else {
+            panic!()
+        };
         assert_eq!(&bytes[expected.target.clone()], b"http://h/<a>");
         assert!(expected.encode && expected.follows == Follows::Head);
-        assert_eq!(&bytes[expected.bytes.clone()], bytes.strip_suffix(b"rest").unwrap());
+        assert_eq!(
+            &bytes[expected.bytes.clone()],
+            bytes.strip_suffix(b"rest").unwrap()
+        );
         let mut slowly = Scan::default();
         let mut arrivals = (1..=bytes.len()).map(|n| slowly.advance(&bytes[..n], LIMITS).unwrap());
         let complete = arrivals.find(|p| *p != Progress::More);
@@ -259,16 +289,24 @@ mod tests {
 
     #[test]
     fn empty_lines_before_a_head_are_dropped_but_not_without_end() {
-        let Ok(Progress::Complete(head)) = whole(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n") else { panic!() };
+        let Ok(Progress::Complete(head)) = whole(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n") else {
+            panic!()
+        };
         assert_eq!(head.bytes, 4..22);
         let mut scan = Scan::default();
         assert_eq!(scan.advance(b"\r\n", LIMITS), Ok(Progress::Blank));
         assert_eq!(scan.advance(b"\r", LIMITS), Ok(Progress::More));
         assert_eq!(scan.advance(b"\r\nGET", LIMITS), Ok(Progress::More));
-        assert!(matches!(scan.advance(b"\r\nGET / HTTP/1.1\r\n\r\n", LIMITS), Ok(Progress::Complete(_))));
+        assert!(matches!(
+            scan.advance(b"\r\nGET / HTTP/1.1\r\n\r\n", LIMITS),
+            Ok(Progress::Complete(_))
+        ));
         let mut flood = Scan::default();
         let mut ends = (0..300).map(|_| flood.advance(b"\r\n", LIMITS));
-        assert_eq!(ends.find(Result::is_err), Some(Err(HeadError::TargetTooLong)));
+        assert_eq!(
+            ends.find(Result::is_err),
+            Some(Err(HeadError::TargetTooLong))
+        );
         assert_eq!(
             whole(b"\nGET / HTTP/1.1\r\n\r\n"),
             Err(HeadError::Malformed("a line ends in LF without CR"))
@@ -303,18 +341,39 @@ mod tests {
             ("GET / HTTP/1.1\r\nA: b\0\r\n\r\n", "control"),
             ("GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", "control"),
             ("GET / HTTP/1.1\r\nnocolon\r\n\r\n", "colon"),
-            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "beside"),
-            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n", "beside"),
-            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "more than one"),
-            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "more than one"),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "beside",
+            ),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n",
+                "beside",
+            ),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+                "more than one",
+            ),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                "more than one",
+            ),
             ("POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", "no number"),
-            ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "other than chunked"),
-            ("POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n", "other than chunked"),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+                "other than chunked",
+            ),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: \r\n\r\n",
+                "other than chunked",
+            ),
             (
                 "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
                 "more than one",
             ),
-            ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.0"),
+            (
+                "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "HTTP/1.0",
+            ),
         ] {
             match whole(head.as_bytes()) {
                 Err(HeadError::Malformed(why)) => assert!(why.contains(part), "{head:?}: {why}"),
@@ -333,29 +392,55 @@ mod tests {
         assert_eq!(whole(many.as_bytes()), Err(HeadError::TooLarge));
         let large = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(512));
         assert_eq!(whole(large.as_bytes()), Err(HeadError::TooLarge));
-        assert_eq!(whole(b"\x16\x03\x01"), Ok(Progress::Foreign(Foreign::ClientHello)));
-        assert_eq!(whole(b"PRI * HTTP/2.0\r\n\r\n"), Ok(Progress::Foreign(Foreign::Http2)));
+        assert_eq!(
+            whole(b"\x16\x03\x01"),
+            Ok(Progress::Foreign(Foreign::ClientHello))
+        );
+        assert_eq!(
+            whole(b"PRI * HTTP/2.0\r\n\r\n"),
+            Ok(Progress::Foreign(Foreign::Http2))
+        );
         assert_eq!(whole(b"PRI"), Ok(Progress::More));
-        assert!(matches!(whole(b"PRINT / HTTP/1.1\r\n\r\n"), Ok(Progress::Complete(_))));
+        assert!(matches!(
+            whole(b"PRINT / HTTP/1.1\r\n\r\n"),
+            Ok(Progress::Complete(_))
+        ));
     }
 
     #[test]
     fn what_follows_a_head_is_known_or_anything() {
         for (head, follows) in [
             ("get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Follows::Head),
-            ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Follows::Head),
-            ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Body(1)),
+            (
+                "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+                Follows::Head,
+            ),
+            (
+                "GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n",
+                Follows::Body(1),
+            ),
             (
                 "POST / HTTP/1.0\r\nContent-Length: 9223372036854775807\r\n\r\n",
                 Follows::Body(i64::MAX as u64),
             ),
-            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
-            ("CONNECT h:443 HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Follows::Anything),
-            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Follows::Anything),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 1\r\nUpgrade: h2c\r\n\r\n",
+                Follows::Anything,
+            ),
+            (
+                "CONNECT h:443 HTTP/1.1\r\nContent-Length: 1\r\n\r\n",
+                Follows::Anything,
+            ),
+            (
+                "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Follows::Anything,
+            ),
             ("GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
             ("CONNECT h:443 HTTP/1.1\r\n\r\n", Follows::Anything),
         ] {
-            let Ok(Progress::Complete(complete)) = whole(head.as_bytes()) else { panic!("{head}") };
+            let Ok(Progress::Complete(complete)) = whole(head.as_bytes()) else {
+                panic!("{head}")
+            };
             assert_eq!(complete.follows, follows, "{head}");
         }
     }

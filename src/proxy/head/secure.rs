@@ -38,12 +38,26 @@ impl Wire {
 /// # Errors
 /// The client's alert, a mistake of it, or its leaving ([`io::ErrorKind::UnexpectedEof`]); rustls's own errors are
 /// inside.
-pub(in crate::proxy) async fn accept(client: Handover, config: Arc<ServerConfig>) -> io::Result<Handover> {
-    let tcp = client.socket.plain().cloned().ok_or(io::ErrorKind::Unsupported)?;
-    let wire = Wire { unread: io::Cursor::new(client.unread), tcp, gather: Gather::LastFlight };
+pub(in crate::proxy) async fn accept(
+    client: Handover,
+    config: Arc<ServerConfig>,
+) -> io::Result<Handover> {
+    let tcp = client
+        .socket
+        .plain()
+        .cloned()
+        .ok_or(io::ErrorKind::Unsupported)?;
+    let wire = Wire {
+        unread: io::Cursor::new(client.unread),
+        tcp,
+        gather: Gather::LastFlight,
+    };
     let mut session = TlsAcceptor::from(config).accept(wire).await?;
     session.get_mut().0.gather = Gather::Nothing;
-    Ok(Handover { socket: Socket::Tls(Box::new(session)), unread: Vec::new() })
+    Ok(Handover {
+        socket: Socket::Tls(Box::new(session)),
+        unread: Vec::new(),
+    })
 }
 
 /// Tells the client in TLS and in TCP, by one packet, that nothing more will come.
@@ -74,7 +88,11 @@ pub(super) fn poll_recv(
 }
 
 impl AsyncRead for Wire {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.unread.has_remaining() {
             let count = this.unread.remaining().min(out.remaining());
@@ -89,7 +107,11 @@ impl AsyncRead for Wire {
 }
 
 impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 

@@ -11,7 +11,11 @@ use super::reader::{HeadEvents, HeadReader, Mode};
 use super::scan::HeadError;
 
 impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
@@ -66,12 +70,18 @@ impl<E: HeadEvents> HeadReader<E> {
         self.poll_stall(cx, told).map(drop)
     }
 
-    fn poll_stall<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn poll_stall<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sent: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if sent.is_ready() {
             self.stall.note();
             return sent;
         }
-        self.stall.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.stall
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Whether hyper's bytes are not to be sent: an answer to a head that it refused by itself, which says nothing.
@@ -81,7 +91,9 @@ impl<E: HeadEvents> HeadReader<E> {
             return false;
         }
         if !matches!(self.mode, Mode::Closing(_)) {
-            let Some(error) = refusal_by_hyper(bytes) else { return false };
+            let Some(error) = refusal_by_hyper(bytes) else {
+                return false;
+            };
             self.mode = Mode::Closing(Closing::Due(Wrong::Hyper(error)));
         }
         true
@@ -98,12 +110,14 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let over = matches!(self.mode, Mode::Closing(Closing::Over)) && self.socket.plain().is_none();
+        let over =
+            matches!(self.mode, Mode::Closing(Closing::Over)) && self.socket.plain().is_none();
         if over || !matches!(self.mode, Mode::Closing(_)) {
             ready!(self.poll_shut_down(cx));
         }
         let sending = self.bodies || !self.buffer.is_empty();
-        let closing = if let Mode::Closing(closing) = std::mem::replace(&mut self.mode, Mode::Head) {
+        let closing = if let Mode::Closing(closing) = std::mem::replace(&mut self.mode, Mode::Head)
+        {
             closing
         } else if sending {
             self.linger()
@@ -117,7 +131,9 @@ impl<E: HeadEvents> HeadReader<E> {
 /// What hyper means by an answer of its own: 400, 414 and 431 are all it has.
 fn refusal_by_hyper(bytes: &[u8]) -> Option<HeadError> {
     match bytes.strip_prefix(b"HTTP/1.")?.get(2..5)? {
-        b"400" => Some(HeadError::Malformed("a request line or field that cannot be read")),
+        b"400" => Some(HeadError::Malformed(
+            "a request line or field that cannot be read",
+        )),
         b"414" => Some(HeadError::TargetTooLong),
         b"431" => Some(HeadError::TooLarge),
         _ => None,

@@ -93,7 +93,11 @@ pub(super) struct Tcp(pub(super) Arc<TcpStream>);
 
 impl Tcp {
     /// As [`Socket::poll_recv`].
-    pub(super) fn poll_recv(&self, cx: &mut Context<'_>, into: &mut impl BufMut) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut impl BufMut,
+    ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.0.poll_read_ready(cx))?;
             let room = into.chunk_mut().len();
@@ -145,7 +149,11 @@ impl Tcp {
         let result = self.0.try_io(interest, || {
             let count = io()?;
             moved = Some(count);
-            if 0 < count && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            if 0 < count && count < room {
+                Err(io::ErrorKind::WouldBlock.into())
+            } else {
+                Ok(())
+            }
         });
         match result {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),

@@ -26,7 +26,12 @@ pub(in crate::proxy) struct LazyTimer {
 impl LazyTimer {
     /// A timer of this length that does not run yet: the first poll starts it.
     pub(in crate::proxy) fn new(length: Duration) -> Self {
-        Self { length, sleep: None, moved: false, still: 0 }
+        Self {
+            length,
+            sleep: None,
+            moved: false,
+            still: 0,
+        }
     }
 
     /// Something moved.
@@ -57,9 +62,15 @@ impl LazyTimer {
     }
 
     /// Ready once this length has passed since a moment: exact, and set anew only when it goes off.
-    pub(in crate::proxy) fn poll_since(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    pub(in crate::proxy) fn poll_since(
+        &mut self,
+        since: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let due = tokio::time::Instant::from_std(since) + self.length;
-        let timer = self.sleep.get_or_insert_with(|| Slept::new(sleep_until(due)));
+        let timer = self
+            .sleep
+            .get_or_insert_with(|| Slept::new(sleep_until(due)));
         loop {
             ready!(timer.poll(cx));
             if timer.sleep.deadline() >= due {
@@ -72,7 +83,9 @@ impl LazyTimer {
     /// Ready once this length has passed since the first call, whatever moves meanwhile and whoever polls.
     pub(in crate::proxy) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let length = self.length;
-        self.sleep.get_or_insert_with(|| Slept::new(sleep(length))).poll(cx)
+        self.sleep
+            .get_or_insert_with(|| Slept::new(sleep(length)))
+            .poll(cx)
     }
 
     /// Ready once it has gone off.
@@ -81,7 +94,11 @@ impl LazyTimer {
         let timer = self.sleep.get_or_insert_with(|| Slept::new(sleep(part)));
         while self.still < PARTS {
             ready!(timer.poll(cx));
-            self.still = if std::mem::take(&mut self.moved) { 0 } else { self.still + 1 };
+            self.still = if std::mem::take(&mut self.moved) {
+                0
+            } else {
+                self.still + 1
+            };
             timer.set(sleep(part));
         }
         Poll::Ready(())
@@ -97,7 +114,10 @@ struct Slept {
 
 impl Slept {
     fn new(sleep: Sleep) -> Self {
-        Self { sleep: Box::pin(sleep), wakes: None }
+        Self {
+            sleep: Box::pin(sleep),
+            wakes: None,
+        }
     }
 
     fn set(&mut self, sleep: Sleep) {
@@ -107,7 +127,10 @@ impl Slept {
 
     /// Who will be woken is not told to the runtime again: timers are polled far more often than they go off.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let known = self
+            .wakes
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()));
         if known && !self.sleep.is_elapsed() {
             return Poll::Pending;
         }
@@ -148,11 +171,19 @@ mod tests {
         let mut timer = LazyTimer::new(LENGTH / 4);
         let clock = Clock::system();
         let began = clock.now();
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_pending());
+        assert!(
+            poll_fn(|cx| Poll::Ready(timer.poll_once(cx)))
+                .await
+                .is_pending()
+        );
         // Nobody polls it meanwhile.
         tokio::time::sleep(LENGTH / 4 + Duration::from_millis(5)).await;
         timer.note();
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_ready());
+        assert!(
+            poll_fn(|cx| Poll::Ready(timer.poll_once(cx)))
+                .await
+                .is_ready()
+        );
         assert!(clock.now() - began >= LENGTH / 4);
     }
 
@@ -177,7 +208,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_wakes_whoever_polls_it_last() {
         let mut timer = LazyTimer::new(LENGTH);
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_once(cx))).await.is_pending());
+        assert!(
+            poll_fn(|cx| Poll::Ready(timer.poll_once(cx)))
+                .await
+                .is_pending()
+        );
         let clock = Clock::of_runtime();
         let began = clock.now();
         let other = tokio::spawn(async move {
@@ -186,6 +221,9 @@ mod tests {
             tokio::time::timeout(2 * LENGTH, poll_fn(|cx| timer.poll_once(cx))).await
         });
         assert!(other.await.unwrap().is_ok());
-        assert!(clock.now() - began < 2 * LENGTH, "woken by the timer, not by what watches it");
+        assert!(
+            clock.now() - began < 2 * LENGTH,
+            "woken by the timer, not by what watches it"
+        );
     }
 }

@@ -13,15 +13,22 @@ use super::Exchange;
 
 /// The answer to a head that never became a request, as bytes; also to connections that find no room.
 pub fn bare_refusal(exchange: &Exchange, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
-    let mut record = exchange.recorder.begin(exchange.recorder.clock().now(), &Method::GET);
+    let mut record = exchange
+        .recorder
+        .begin(exchange.recorder.clock().now(), &Method::GET);
     client.into_iter().for_each(|client| record.client(client));
     record.enter(refusal.stage);
     record.rejected(refusal.reason, None, refusal.keep);
     let snapshot = exchange.in_force.load();
-    let in_force = answer::InForce { name: snapshot.policy.name(), revision: snapshot.policy.revision() };
+    let in_force = answer::InForce {
+        name: snapshot.policy.name(),
+        revision: snapshot.policy.revision(),
+    };
     let asker = Asker::of(&HeaderMap::new());
     let decision = record.id().text();
-    let Some(response) = answer::refuse(refusal, asker.manner(exchange.profile), in_force, &decision) else {
+    let Some(response) =
+        answer::refuse(refusal, asker.manner(exchange.profile), in_force, &decision)
+    else {
         return Bytes::new();
     };
     record.answered(response.status().as_u16(), Source::Proxy);

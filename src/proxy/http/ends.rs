@@ -24,7 +24,10 @@ pub(super) async fn discarded(
     parts: &request::Parts,
     mut body: Incoming,
 ) -> Refused {
-    let small = body.size_hint().exact().is_none_or(|length| length <= DISCARD);
+    let small = body
+        .size_hint()
+        .exact()
+        .is_none_or(|length| length <= DISCARD);
     let unasked = !parts.headers.contains_key(EXPECT);
     if small && unasked && !body.is_end_stream() {
         let mut left = DISCARD;
@@ -33,7 +36,9 @@ pub(super) async fn discarded(
                 match std::task::ready!(pin!(&mut body).poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                        let Some(rest) = left.checked_sub(length) else { return Poll::Ready(()) };
+                        let Some(rest) = left.checked_sub(length) else {
+                            return Poll::Ready(());
+                        };
                         left = rest;
                     }
                     Some(Err(_)) | None => return Poll::Ready(()),
@@ -50,10 +55,14 @@ pub(in crate::proxy) struct Panicked;
 
 /// Runs a future so that a panic in it ends only it; the panic hook has counted it by then. By reference: a future that is
 /// moved into another takes its room twice there.
-pub(in crate::proxy) async fn unwinding<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Panicked> {
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(polled) => polled.map(Ok),
-        Err(_) => Poll::Ready(Err(Panicked)),
-    })
+pub(in crate::proxy) async fn unwinding<F: Future>(
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, Panicked> {
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ok),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        },
+    )
     .await
 }

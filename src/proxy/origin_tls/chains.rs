@@ -36,7 +36,9 @@ pub(super) type Digest = [u8; 32];
 impl Default for Chains {
     fn default() -> Self {
         // Of the many hosts of a crawl those that come next are likely to be alike.
-        let chains = Cache::builder().max_capacity(MOST).eviction_policy(EvictionPolicy::lru());
+        let chains = Cache::builder()
+            .max_capacity(MOST)
+            .eviction_policy(EvictionPolicy::lru());
         Self(chains.time_to_live(GOOD_FOR).build())
     }
 }
@@ -44,7 +46,9 @@ impl Default for Chains {
 impl Chains {
     /// Whether this chain was found good lately. A clock that went back says nothing.
     pub(super) fn have(&self, chain: &Digest, now: UnixTime) -> bool {
-        self.0.get(chain).is_some_and(|good| good.contains(&now.as_secs()))
+        self.0
+            .get(chain)
+            .is_some_and(|good| good.contains(&now.as_secs()))
     }
 
     /// It was found good now.
@@ -106,7 +110,8 @@ mod tests {
     /// Good for this name until then, or an authority without a name.
     fn params(name: Option<&str>, ends: Duration) -> CertificateParams {
         let mut params =
-            CertificateParams::new(name.map(str::to_owned).into_iter().collect::<Vec<_>>()).unwrap();
+            CertificateParams::new(name.map(str::to_owned).into_iter().collect::<Vec<_>>())
+                .unwrap();
         if name.is_none() {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         }
@@ -123,7 +128,11 @@ mod tests {
     /// A certificate for `a.test`.
     fn leaf(issuer: &Issuer<'_, KeyPair>, ends: Duration) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
-        params(Some("a.test"), ends).signed_by(&key, issuer).unwrap().der().clone()
+        params(Some("a.test"), ends)
+            .signed_by(&key, issuer)
+            .unwrap()
+            .der()
+            .clone()
     }
 
     fn trusting(root: CertificateDer<'static>) -> Trusted {
@@ -139,7 +148,10 @@ mod tests {
     }
 
     fn alone<'c>(end_entity: &'c CertificateDer<'c>) -> Chain<'c> {
-        Chain { end_entity, intermediates: &[] }
+        Chain {
+            end_entity,
+            intermediates: &[],
+        }
     }
 
     fn verify(
@@ -148,7 +160,10 @@ mod tests {
         name: &'static str,
         at: Duration,
     ) -> Option<CertificateError> {
-        let (name, now) = (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(at));
+        let (name, now) = (
+            ServerName::try_from(name).unwrap(),
+            UnixTime::since_unix_epoch(at),
+        );
         match trusted.verify_server_cert(chain.end_entity, chain.intermediates, &name, &[], now) {
             Ok(_) => None,
             Err(Error::InvalidCertificate(error)) => Some(error),
@@ -157,7 +172,9 @@ mod tests {
     }
 
     fn remembers(trusted: &Trusted, chain: Chain<'_>, at: Duration) -> bool {
-        trusted.chains.have(&chain.digest(), UnixTime::since_unix_epoch(at))
+        trusted
+            .chains
+            .have(&chain.digest(), UnixTime::since_unix_epoch(at))
     }
 
     #[test]
@@ -178,7 +195,9 @@ mod tests {
         assert!(verify(&trusted, alone(&leaf), "a.test", NOW).is_some());
         assert!(!remembers(&trusted, alone(&leaf), NOW));
         let chain = alone(&leaf);
-        trusted.chains.insert(chain.digest(), chain, UnixTime::since_unix_epoch(NOW));
+        trusted
+            .chains
+            .insert(chain.digest(), chain, UnixTime::since_unix_epoch(NOW));
         assert_eq!(verify(&trusted, chain, "a.test", NOW), None);
         assert!(verify(&trusted, chain, "a.test", NOW + 30 * MINUTE).is_some());
     }
@@ -189,7 +208,10 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
             let error = verify(&trusted, alone(&leaf), "b.test", NOW);
-            assert!(matches!(error, Some(CertificateError::NotValidForNameContext { .. })), "{error:?}");
+            assert!(
+                matches!(error, Some(CertificateError::NotValidForNameContext { .. })),
+                "{error:?}"
+            );
         }
     }
 
@@ -201,11 +223,20 @@ mod tests {
         let long = leaf(&Issuer::new(between, key), 2 * ENDS);
         let short = leaf(&issuer, ENDS);
         let trusted = trusting(root);
-        for chain in [alone(&short), Chain { end_entity: &long, intermediates }] {
+        for chain in [
+            alone(&short),
+            Chain {
+                end_entity: &long,
+                intermediates,
+            },
+        ] {
             assert_eq!(verify(&trusted, chain, "a.test", ENDS - MINUTE), None);
             assert!(remembers(&trusted, chain, ENDS - SECOND) && !remembers(&trusted, chain, ENDS));
             let error = verify(&trusted, chain, "a.test", ENDS + SECOND);
-            assert!(matches!(error, Some(CertificateError::ExpiredContext { .. })), "{error:?}");
+            assert!(
+                matches!(error, Some(CertificateError::ExpiredContext { .. })),
+                "{error:?}"
+            );
         }
     }
 
@@ -221,7 +252,10 @@ mod tests {
             assert!(verify(&trusted, alone(&forged), "a.test", NOW).is_some());
             assert!(!remembers(&trusted, alone(&forged), NOW));
         }
-        let more = Chain { end_entity: &leaf, intermediates: std::slice::from_ref(&leaf) };
+        let more = Chain {
+            end_entity: &leaf,
+            intermediates: std::slice::from_ref(&leaf),
+        };
         assert!(!remembers(&trusted, more, NOW));
     }
 }

@@ -25,7 +25,10 @@ enum Hello {
     No,
 }
 
-const TIMEOUT: &Fault = &Fault { error: "connection_timeout", words: "no TLS handshake in time" };
+const TIMEOUT: &Fault = &Fault {
+    error: "connection_timeout",
+    words: "no TLS handshake in time",
+};
 const CLOSED: &Fault = &protocol("the origin closed the connection in the TLS handshake");
 const NOT_TLS: &Fault = &protocol("what the origin sends is not TLS");
 const INCOMPATIBLE: &Fault = &protocol("the origin speaks no TLS that this proxy does");
@@ -34,21 +37,33 @@ const NO_NAME: &Fault = &certificate("the host is no name that a certificate can
 const NONE_SHOWN: &Fault = &certificate("the origin shows no certificate");
 
 const fn certificate(words: &'static str) -> Fault {
-    Fault { error: "tls_certificate_error", words }
+    Fault {
+        error: "tls_certificate_error",
+        words,
+    }
 }
 
 const fn protocol(words: &'static str) -> Fault {
-    Fault { error: "tls_protocol_error", words }
+    Fault {
+        error: "tls_protocol_error",
+        words,
+    }
 }
 
 const fn alert(words: &'static str) -> Fault {
-    Fault { error: "tls_alert_received", words }
+    Fault {
+        error: "tls_alert_received",
+        words,
+    }
 }
 
 impl TlsError {
     /// The handshake took too long.
     pub(super) fn timeout() -> Self {
-        Self { fault: TIMEOUT, hello: Hello::Perhaps }
+        Self {
+            fault: TIMEOUT,
+            hello: Hello::Perhaps,
+        }
     }
 
     /// A host that is no name for TLS.
@@ -58,7 +73,10 @@ impl TlsError {
 
     /// What a failed handshake came to.
     pub(super) fn of(error: &io::Error) -> Self {
-        Self::found_in(error).unwrap_or(Self { fault: CLOSED, hello: Hello::Perhaps })
+        Self::found_in(error).unwrap_or(Self {
+            fault: CLOSED,
+            hello: Hello::Perhaps,
+        })
     }
 
     /// The TLS failure that lies inside an error of a connection, if there is one.
@@ -81,7 +99,10 @@ impl TlsError {
     }
 
     fn of_origin(fault: &'static Fault) -> Self {
-        Self { fault, hello: Hello::No }
+        Self {
+            fault,
+            hello: Hello::No,
+        }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
@@ -103,17 +124,30 @@ impl TlsError {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
     fn of_alert(received: AlertDescription) -> Self {
         use AlertDescription as A;
-        let perhaps = |fault| Self { fault, hello: Hello::Perhaps };
+        let perhaps = |fault| Self {
+            fault,
+            hello: Hello::Perhaps,
+        };
         match received {
-            A::HandshakeFailure => perhaps(const { &alert("the origin refuses TLS: handshake_failure") }),
-            A::ProtocolVersion => perhaps(const { &alert("the origin refuses TLS: protocol_version") }),
+            A::HandshakeFailure => {
+                perhaps(const { &alert("the origin refuses TLS: handshake_failure") })
+            }
+            A::ProtocolVersion => {
+                perhaps(const { &alert("the origin refuses TLS: protocol_version") })
+            }
             A::InsufficientSecurity => {
                 perhaps(const { &alert("the origin refuses TLS: insufficient_security") })
             }
-            A::IllegalParameter => perhaps(const { &alert("the origin refuses TLS: illegal_parameter") }),
+            A::IllegalParameter => {
+                perhaps(const { &alert("the origin refuses TLS: illegal_parameter") })
+            }
             A::DecodeError => perhaps(const { &alert("the origin refuses TLS: decode_error") }),
-            A::RecordOverflow => perhaps(const { &alert("the origin refuses TLS: record_overflow") }),
-            A::UnexpectedMessage => perhaps(const { &alert("the origin refuses TLS: unexpected_message") }),
+            A::RecordOverflow => {
+                perhaps(const { &alert("the origin refuses TLS: record_overflow") })
+            }
+            A::UnexpectedMessage => {
+                perhaps(const { &alert("the origin refuses TLS: unexpected_message") })
+            }
             A::InternalError => perhaps(const { &alert("the origin refuses TLS: internal_error") }),
             other => Self::of_origin(of_other_alert(other)),
         }
@@ -124,10 +158,14 @@ impl TlsError {
 fn of_other_alert(received: AlertDescription) -> &'static Fault {
     use AlertDescription as A;
     match received {
-        A::UnrecognisedName => const { &alert("the origin does not know the host: unrecognized_name") },
+        A::UnrecognisedName => {
+            const { &alert("the origin does not know the host: unrecognized_name") }
+        }
         A::AccessDenied => const { &alert("the origin refuses TLS: access_denied") },
         A::NoApplicationProtocol => const { &alert("the origin speaks no HTTP/1.1 inside TLS") },
-        A::CertificateRequired => const { &alert("the origin asks for a certificate of the client") },
+        A::CertificateRequired => {
+            const { &alert("the origin asks for a certificate of the client") }
+        }
         _ => const { &alert("the origin ends TLS with an alert") },
     }
 }
@@ -136,7 +174,9 @@ fn of_other_alert(received: AlertDescription) -> &'static Fault {
 fn of_certificate(error: &CertificateError) -> &'static Fault {
     use CertificateError as C;
     match error {
-        C::Expired | C::ExpiredContext { .. } => const { &certificate("the certificate has expired") },
+        C::Expired | C::ExpiredContext { .. } => {
+            const { &certificate("the certificate has expired") }
+        }
         C::NotValidYet | C::NotValidYetContext { .. } => {
             const { &certificate("the certificate is not valid yet") }
         }
@@ -179,7 +219,10 @@ mod tests {
         let found = TlsError::of(&deep);
         assert_eq!(found.fault().error, "tls_certificate_error");
         assert!(!found.may_be_of_the_hello());
-        let closed = io::Error::other(io::Error::new(io::ErrorKind::UnexpectedEof, "tls handshake eof"));
+        let closed = io::Error::other(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "tls handshake eof",
+        ));
         assert_eq!(TlsError::of(&closed).fault().error, "tls_protocol_error");
         assert!(TlsError::of(&closed).may_be_of_the_hello());
         assert_eq!(TlsError::found_in(&closed), None);
@@ -189,7 +232,12 @@ mod tests {
     fn words_need_no_escape_in_a_quoted_string() {
         for alert in 0..=u8::MAX {
             let words = TlsError::of_alert(alert.into()).fault().words;
-            assert!(words.bytes().all(|b| (b' '..=b'~').contains(&b) && !b"\"\\".contains(&b)), "{words}");
+            assert!(
+                words
+                    .bytes()
+                    .all(|b| (b' '..=b'~').contains(&b) && !b"\"\\".contains(&b)),
+                "{words}"
+            );
         }
     }
 }

@@ -22,12 +22,18 @@ pub struct OriginTcp {
 impl OriginTcp {
     /// A socket over which no TLS will be spoken.
     pub fn plain(tcp: TcpStream) -> Self {
-        Self { tcp, gather: Gather::Nothing }
+        Self {
+            tcp,
+            gather: Gather::Nothing,
+        }
     }
 
     /// A socket before a TLS handshake.
     pub(super) fn shaking(tcp: TcpStream) -> Self {
-        Self { tcp, gather: Gather::LastFlight }
+        Self {
+            tcp,
+            gather: Gather::LastFlight,
+        }
     }
 }
 
@@ -49,7 +55,11 @@ impl AsyncRead for OriginTcp {
 }
 
 impl AsyncWrite for OriginTcp {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
@@ -59,7 +69,9 @@ impl AsyncWrite for OriginTcp {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.gather.holds(slices) {
-            let sent = self.tcp.try_io(Interest::WRITABLE, || gather::send(&self.tcp, slices));
+            let sent = self
+                .tcp
+                .try_io(Interest::WRITABLE, || gather::send(&self.tcp, slices));
             if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
                 return Poll::Ready(sent);
             }

@@ -8,7 +8,9 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 
 use crate::tls::provider::provider;
 
@@ -38,12 +40,18 @@ impl Trusted {
     /// Trusts what these roots have signed.
     pub(super) fn new(roots: RootCertStore) -> Result<Self, String> {
         let check = check_by(roots);
-        let check = check.map_err(|error| format!("no root certificate to verify origins by: {error}"))?;
-        Ok(Self { check, chains: Chains::default() })
+        let check =
+            check.map_err(|error| format!("no root certificate to verify origins by: {error}"))?;
+        Ok(Self {
+            check,
+            chains: Chains::default(),
+        })
     }
 }
 
-fn check_by(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, rustls::client::VerifierBuilderError> {
+fn check_by(
+    roots: RootCertStore,
+) -> Result<Arc<WebPkiServerVerifier>, rustls::client::VerifierBuilderError> {
     let provider = Arc::new(provider());
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()
 }
@@ -57,13 +65,22 @@ impl ServerCertVerifier for Trusted {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let chain = Chain { end_entity, intermediates };
+        let chain = Chain {
+            end_entity,
+            intermediates,
+        };
         let digest = chain.digest();
         if self.chains.have(&digest, now) {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        match self.check.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        match self.check.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        ) {
             Ok(verified) => {
                 self.chains.insert(digest, chain, now);
                 Ok(verified)
@@ -107,10 +124,15 @@ fn signs_itself(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
     if alone.add(certificate.clone().into_owned()).is_err() {
         return false;
     }
-    let Ok(check) = check_by(alone) else { return false };
+    let Ok(check) = check_by(alone) else {
+        return false;
+    };
     let nobody = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
     let verified = check.verify_server_cert(certificate, &[], &nobody, &[], now);
-    !matches!(verified, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+    !matches!(
+        verified,
+        Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    )
 }
 
 /// No check at all: any certificate of anybody, and any signature.
@@ -119,7 +141,11 @@ pub(super) struct Anybody(Vec<SignatureScheme>);
 
 impl Anybody {
     pub(super) fn new(provider: &CryptoProvider) -> Self {
-        Self(provider.signature_verification_algorithms.supported_schemes())
+        Self(
+            provider
+                .signature_verification_algorithms
+                .supported_schemes(),
+        )
     }
 }
 

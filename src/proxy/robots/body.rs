@@ -50,7 +50,10 @@ impl Text {
     fn new(coding: Coding) -> Self {
         match coding {
             Coding::Identity => Self::Identity(Limited::default()),
-            Coding::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Limited::default())), Compressed(0)),
+            Coding::Gzip => Self::Gzip(
+                Box::new(MultiGzDecoder::new(Limited::default())),
+                Compressed(0),
+            ),
         }
     }
 
@@ -66,7 +69,11 @@ impl Text {
                 compressed.0 = compressed.0.saturating_add(part.len());
                 let decoded = decoder.write_all(part);
                 let full = decoder.get_ref().room() == Room::None;
-                if full { Ok(()) } else { decoded.map_err(|_| Ending::Coding) }
+                if full {
+                    Ok(())
+                } else {
+                    decoded.map_err(|_| Ending::Coding)
+                }
             }
         }
     }
@@ -105,7 +112,11 @@ struct Limited(Vec<u8>);
 
 impl Limited {
     fn room(&self) -> Room {
-        if self.0.len() > MAX_BYTES { Room::None } else { Room::Some }
+        if self.0.len() > MAX_BYTES {
+            Room::None
+        } else {
+            Room::Some
+        }
     }
 }
 
@@ -113,7 +124,11 @@ impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = (MAX_BYTES + 1).saturating_sub(self.0.len());
         if room == 0 {
-            return if bytes.is_empty() { Ok(0) } else { Err(io::ErrorKind::FileTooLarge.into()) };
+            return if bytes.is_empty() {
+                Ok(0)
+            } else {
+                Err(io::ErrorKind::FileTooLarge.into())
+            };
         }
         let taken = bytes.get(..room).unwrap_or(bytes);
         self.0.extend_from_slice(taken);

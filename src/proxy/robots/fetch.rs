@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG, EXPIRES,
-    HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, DATE, ETAG,
+    EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    LOCATION, USER_AGENT,
 };
 use http::{Method, Response, StatusCode, Version, response};
 
@@ -77,7 +77,14 @@ enum Moved {
 
 impl Fetch {
     fn failed(ending: Ending) -> Self {
-        Self { ending, url: None, head: None, body: vec![], fault: None, moved: Moved::No }
+        Self {
+            ending,
+            url: None,
+            head: None,
+            body: vec![],
+            fault: None,
+            moved: Moved::No,
+        }
     }
 
     /// As the table of outcomes wants it.
@@ -97,7 +104,10 @@ impl Fetch {
                 age: field(AGE),
             },
             validators: match self.moved {
-                Moved::No => Validators { etag: field(ETAG), last_modified: field(LAST_MODIFIED) },
+                Moved::No => Validators {
+                    etag: field(ETAG),
+                    last_modified: field(LAST_MODIFIED),
+                },
                 Moved::Yes => Validators::default(),
             },
             fault: self.fault,
@@ -114,7 +124,10 @@ impl Fetcher {
         };
         match tokio::time::timeout(self.time, self.follow(first, errand, known)).await {
             Ok(Ok(fetch)) => fetch,
-            Ok(Err(Failed { ending, fault })) => Fetch { fault, ..Fetch::failed(ending) },
+            Ok(Err(Failed { ending, fault })) => Fetch {
+                fault,
+                ..Fetch::failed(ending)
+            },
             Err(_) => Fetch::failed(Ending::Timeout),
         }
     }
@@ -128,13 +141,30 @@ impl Fetcher {
     ) -> Result<Fetch, Failed> {
         let (mut target, began) = (first.clone(), self.clock.now());
         for hop in 0..=REDIRECTS {
-            let verify = if target.base() == first.base() { errand.verify } else { Verify::On };
-            let known = if hop == 0 { known } else { Validators::default() };
+            let verify = if target.base() == first.base() {
+                errand.verify
+            } else {
+                Verify::On
+            };
+            let known = if hop == 0 {
+                known
+            } else {
+                Validators::default()
+            };
             let fields = self.fields(&target, errand, known);
-            let call = Call { method: Method::GET, headers: fields, body: Upload::Empty, uri: None };
-            let left = self.time.saturating_sub(self.clock.now().saturating_duration_since(began));
+            let call = Call {
+                method: Method::GET,
+                headers: fields,
+                body: Upload::Empty,
+                uri: None,
+            };
+            let left = self
+                .time
+                .saturating_sub(self.clock.now().saturating_duration_since(began));
             let patience = left * FOR_A_TURN.0 / FOR_A_TURN.1;
-            let permit = errand.permit(&target, verify, &*self.vetting, patience).await;
+            let permit = errand
+                .permit(&target, verify, &*self.vetting, patience)
+                .await;
             let answer = match permit {
                 Ok(permit) => self.ask(permit, call).await,
                 Err(not_sent) => Err(Stopped::NotSent(not_sent)),
@@ -142,14 +172,21 @@ impl Fetcher {
             let answer = answer.map_err(|stopped| on_the_way(stopped, hop))?;
             let Some(place) = redirect(&answer) else {
                 let moved = if hop == 0 { Moved::No } else { Moved::Yes };
-                return Ok(Fetch { moved, ..answered(target, answer, known).await });
+                return Ok(Fetch {
+                    moved,
+                    ..answered(target, answer, known).await
+                });
             };
             target = next(&target, place)?;
         }
         Err(Ending::Redirects.into())
     }
 
-    async fn ask(&self, permit: Permit<Vetted>, call: Call) -> Result<Response<Box<Download>>, Stopped> {
+    async fn ask(
+        &self,
+        permit: Permit<Vetted>,
+        call: Call,
+    ) -> Result<Response<Box<Download>>, Stopped> {
         let sent = self.upstream.send(permit, call, self.clock.now()).await;
         let mut response = sent.map_err(Stopped::Upstream)?.response;
         let framed = clean::settle_framing(response.headers_mut());
@@ -162,10 +199,16 @@ impl Fetcher {
     fn fields(&self, target: &UrlTarget, errand: &Errand, known: Validators<'_>) -> HeaderMap {
         let mut fields = HeaderMap::new();
         let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", errand.agent));
-        fields.insert(USER_AGENT, agent.unwrap_or(HeaderValue::from_static("crawlgate")));
+        fields.insert(
+            USER_AGENT,
+            agent.unwrap_or(HeaderValue::from_static("crawlgate")),
+        );
         fields.insert(ACCEPT, HeaderValue::from_static("text/plain,*/*;q=0.5"));
         fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        for (name, value) in [(IF_NONE_MATCH, known.etag), (IF_MODIFIED_SINCE, known.last_modified)] {
+        for (name, value) in [
+            (IF_NONE_MATCH, known.etag),
+            (IF_MODIFIED_SINCE, known.last_modified),
+        ] {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 fields.insert(name, value);
             }
@@ -190,7 +233,10 @@ struct Failed {
 
 impl From<Ending> for Failed {
     fn from(ending: Ending) -> Self {
-        Self { ending, fault: None }
+        Self {
+            ending,
+            fault: None,
+        }
     }
 }
 
@@ -201,7 +247,10 @@ fn on_the_way(stopped: Stopped, hop: usize) -> Failed {
         Stopped::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
         Stopped::Upstream(_) | Stopped::NotSent(_) | Stopped::Framing => None,
     };
-    Failed { ending: ending_of(stopped, hop), fault }
+    Failed {
+        ending: ending_of(stopped, hop),
+        fault,
+    }
 }
 
 fn ending_of(stopped: Stopped, hop: usize) -> Ending {
@@ -210,9 +259,9 @@ fn ending_of(stopped: Stopped, hop: usize) -> Ending {
         Stopped::NotSent(NotSent::Unreachable(why)) => match why {
             Unreachable::Prohibited(_) | Unreachable::PortDenied => Ending::Prohibited,
             Unreachable::NoSuchName(_) if hop > 0 => Ending::Elsewhere,
-            Unreachable::NoSuchName(_) | Unreachable::LookupFailed(_) | Unreachable::LookupTimeout(_) => {
-                Ending::Dns
-            }
+            Unreachable::NoSuchName(_)
+            | Unreachable::LookupFailed(_)
+            | Unreachable::LookupTimeout(_) => Ending::Dns,
             Unreachable::Refusing(_) => Ending::Refused,
         },
         Stopped::Upstream(error) => match error {
@@ -267,12 +316,20 @@ async fn answered(url: UrlTarget, answer: Response<Box<Download>>, known: Valida
         (Ending::File, None) => (Ending::Coding, vec![]),
         (other, _) => (other, vec![]),
     };
-    Fetch { ending, url: Some(url), head: Some(head), body, ..Fetch::failed(ending) }
+    Fetch {
+        ending,
+        url: Some(url),
+        head: Some(head),
+        body,
+        ..Fetch::failed(ending)
+    }
 }
 
 fn coding(headers: &HeaderMap) -> Option<Coding> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    let Some(coding) = codings.next() else { return Some(Coding::Identity) };
+    let Some(coding) = codings.next() else {
+        return Some(Coding::Identity);
+    };
     if codings.next().is_some() {
         return None;
     }

@@ -46,7 +46,11 @@ impl From<hyper::Error> for UpstreamError {
             return Self::Tls(error);
         }
         let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
-        if closed || is_reset(&error) { Self::Closed } else { Self::Protocol(error) }
+        if closed || is_reset(&error) {
+            Self::Closed
+        } else {
+            Self::Protocol(error)
+        }
     }
 }
 
@@ -114,7 +118,10 @@ impl From<UpstreamError> for Refusal {
         }
         if let UpstreamError::Resting(left) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
-            return Self { retry_after: Some(told(left)), ..refusal };
+            return Self {
+                retry_after: Some(told(left)),
+                ..refusal
+            };
         }
         let kind = error.as_str();
         let (reason, status, code) = match &error {
@@ -128,14 +135,26 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Upload(BodyError::Incomplete | BodyError::Left) => {
                 (Reason::BadRequest, None, None)
             }
-            UpstreamError::Protocol(error) => (Reason::UpstreamProtocol, None, Some(parse_code(error))),
+            UpstreamError::Protocol(error) => {
+                (Reason::UpstreamProtocol, None, Some(parse_code(error)))
+            }
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
             UpstreamError::Resting(_) => (Reason::HostBackoff, None, None),
         };
-        let failing = if error.is_of_the_origin() { error.failing() } else { None };
+        let failing = if error.is_of_the_origin() {
+            error.failing()
+        } else {
+            None
+        };
         // It is not dialled again before.
         let refused = matches!(error, UpstreamError::Dial(DialError::Refused));
-        let refusal = Self { status, code, failing, error: Some(kind), ..Self::new(reason, Stage::Upstream) };
+        let refusal = Self {
+            status,
+            code,
+            failing,
+            error: Some(kind),
+            ..Self::new(reason, Stage::Upstream)
+        };
         refusal.again(refused.then_some(DEAD))
     }
 }
@@ -147,5 +166,9 @@ fn told(left: Duration) -> Duration {
 
 /// OmniFind's codes: 720 if there is no status line, else 710 for a bad field.
 fn parse_code(error: &hyper::Error) -> u16 {
-    if error.is_parse_status() || error.to_string().contains("version") { 720 } else { 710 }
+    if error.is_parse_status() || error.to_string().contains("version") {
+        720
+    } else {
+        710
+    }
 }

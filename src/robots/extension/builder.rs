@@ -41,7 +41,10 @@ impl Builder {
             self.list = List::Open;
         }
         if !token.is_empty() {
-            self.agents.push(Agent { token, section: self.sections });
+            self.agents.push(Agent {
+                token,
+                section: self.sections,
+            });
         }
     }
 
@@ -51,7 +54,12 @@ impl Builder {
     }
 
     /// A line of its own.
-    pub(in crate::robots) fn add(&mut self, extension: Extension, line: &Line, text: &[u8]) -> Kept {
+    pub(in crate::robots) fn add(
+        &mut self,
+        extension: Extension,
+        line: &Line,
+        text: &[u8],
+    ) -> Kept {
         let section = (self.sections > 0).then_some(self.sections);
         let value = text.get(line.value.clone()).unwrap_or_default();
         let (path, skipped) = match extension.spelling() {
@@ -70,7 +78,14 @@ impl Builder {
         }
         let value = Span::new(&(line.value.start + skipped..line.value.end));
         let whole = Span::new(&line.whole);
-        self.statements.push(Statement { extension, line: line.number, section, whole, value, path });
+        self.statements.push(Statement {
+            extension,
+            line: line.number,
+            section,
+            whole,
+            value,
+            path,
+        });
         Kept::Yes
     }
 
@@ -90,7 +105,10 @@ impl Builder {
         if self.statements.is_empty() {
             return None;
         }
-        Some(Box::new(Extensions { statements: self.statements.into(), agents: sorted(self.agents, text) }))
+        Some(Box::new(Extensions {
+            statements: self.statements.into(),
+            agents: sorted(self.agents, text),
+        }))
     }
 }
 
@@ -105,7 +123,10 @@ fn path(value: &[u8]) -> (Path, usize) {
     if !matches!(value.first(), Some(b'/' | b'*')) {
         return (Path::All, 0);
     }
-    let length = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+    let length = value
+        .iter()
+        .position(u8::is_ascii_whitespace)
+        .unwrap_or(value.len());
     let pattern = value.get(..length).unwrap_or_default();
     let path = match Compiled::new(pattern) {
         Some(compiled) if pattern != b"/" => Path::Pattern(compiled),

@@ -62,7 +62,10 @@ impl Grant {
 impl Host {
     /// `seed` is where its jitter begins.
     pub(super) fn new(name: Arc<str>, seed: u64) -> Self {
-        Self { name, state: Mutex::new(State::new(seed)) }
+        Self {
+            name,
+            state: Mutex::new(State::new(seed)),
+        }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -74,7 +77,9 @@ impl Host {
         if kind == Kind::Navigation || state.pace.is_none() {
             state.pace = Some(*pace);
         }
-        let Some(adaptive) = pace.adaptive else { return state.ask(kind, pace, now) };
+        let Some(adaptive) = pace.adaptive else {
+            return state.ask(kind, pace, now);
+        };
         let delay = state.latency.delay(adaptive).max(pace.delay);
         state.ask(kind, &Pace { delay, ..*pace }, now)
     }
@@ -140,7 +145,11 @@ impl Host {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
         let learned = state.latency.is_known() || state.bans.is_known();
-        let since = if learned { now.checked_sub(LEARNED).unwrap_or(now) } else { now };
+        let since = if learned {
+            now.checked_sub(LEARNED).unwrap_or(now)
+        } else {
+            now
+        };
         state.navigations.is_idle(since)
             && state.embeds.is_idle(since)
             && state.backoff.is_idle(now)
@@ -177,20 +186,40 @@ impl State {
     fn seen(&self, now: Instant) -> Seen {
         let (mut latency, pace) = (self.latency, self.pace.unwrap_or(Pace::FREE));
         let learned = pace.adaptive.map(|adaptive| latency.delay(adaptive));
-        let pace = Pace { delay: pace.delay.max(learned.unwrap_or_default()), ..pace };
+        let pace = Pace {
+            delay: pace.delay.max(learned.unwrap_or_default()),
+            ..pace
+        };
         let phase = self.backoff.phase(now);
-        let rest = self.backoff.left(now).map(|left| (left, self.backoff.cause()));
+        let rest = self
+            .backoff
+            .left(now)
+            .map(|left| (left, self.backoff.cause()));
         let owed = pace.bytes.and_then(|_| self.debt.left(now));
         let concurrency = match phase {
             Phase::Free => pace.concurrency,
             Phase::OneByOne | Phase::Probe | Phase::Rest(_) => 1,
         };
-        let turn = || self.navigations.peek(&Pace { concurrency, ..pace }, now).map(|wait| wait.time);
+        let turn = || {
+            self.navigations
+                .peek(
+                    &Pace {
+                        concurrency,
+                        ..pace
+                    },
+                    now,
+                )
+                .map(|wait| wait.time)
+        };
         Seen {
             pace: self.pace,
             delay: pace.delay,
             concurrency,
-            next: rest.map(|(left, _)| left).or(owed).or_else(turn).unwrap_or_default(),
+            next: rest
+                .map(|(left, _)| left)
+                .or(owed)
+                .or_else(turn)
+                .unwrap_or_default(),
             under_way: self.navigations.leases(now) + self.embeds.leases(now),
             last: self.navigations.last().max(self.embeds.last()),
             rest,
@@ -204,13 +233,26 @@ impl State {
     fn ask(&mut self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
         let phase = self.backoff.phase(now);
         if let Phase::Rest(time) = phase {
-            return Turn::Wait(Wait { time, why: Why::Backoff });
+            return Turn::Wait(Wait {
+                time,
+                why: Why::Backoff,
+            });
         }
         if let Some(time) = pace.bytes.and_then(|_| self.debt.left(now)) {
-            return Turn::Wait(Wait { time, why: Why::Time });
+            return Turn::Wait(Wait {
+                time,
+                why: Why::Time,
+            });
         }
         match phase {
-            Phase::OneByOne => self.usual(kind, &Pace { concurrency: 1, ..*pace }, now),
+            Phase::OneByOne => self.usual(
+                kind,
+                &Pace {
+                    concurrency: 1,
+                    ..*pace
+                },
+                now,
+            ),
             Phase::Probe => self.probe(kind, pace, now),
             Phase::Free | Phase::Rest(_) => self.usual(kind, pace, now),
         }
@@ -219,13 +261,19 @@ impl State {
     /// What was granted before a rest is not to be sent in it, nor beside the one that goes to see.
     fn rests(&self, grant: Grant, now: Instant) -> Option<Duration> {
         let began_since = grant.era != self.backoff.era();
-        self.backoff.left(now).or(began_since.then_some(Duration::ZERO))
+        self.backoff
+            .left(now)
+            .or(began_since.then_some(Duration::ZERO))
     }
 
     fn usual(&mut self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
         let era = self.backoff.era();
         match self.lane(kind).ask(pace, now) {
-            Turn::Go(id) => Turn::Go(Grant { id, era, role: Role::Usual }),
+            Turn::Go(id) => Turn::Go(Grant {
+                id,
+                era,
+                role: Role::Usual,
+            }),
             Turn::Wait(wait) => Turn::Wait(wait),
         }
     }
@@ -235,13 +283,26 @@ impl State {
         if let Some((of, id)) = self.probe
             && let Some(time) = self.lane(of).left(id, now)
         {
-            return Turn::Wait(Wait { time, why: Why::Probe });
+            return Turn::Wait(Wait {
+                time,
+                why: Why::Probe,
+            });
         }
         // What was under way when the rest began comes first, too.
-        match self.usual(kind, &Pace { concurrency: 1, ..*pace }, now) {
+        match self.usual(
+            kind,
+            &Pace {
+                concurrency: 1,
+                ..*pace
+            },
+            now,
+        ) {
             Turn::Go(grant) => {
                 self.probe = Some((kind, grant.id));
-                Turn::Go(Grant { role: Role::Probe, ..grant })
+                Turn::Go(Grant {
+                    role: Role::Probe,
+                    ..grant
+                })
             }
             Turn::Wait(wait) => Turn::Wait(wait),
         }

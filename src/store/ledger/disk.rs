@@ -118,18 +118,22 @@ impl Base {
         let path = place.path();
         let opened = match place {
             Place::File(path) => {
-                private(path).map_err(|error| OpenError::Unreadable(path.clone(), error.to_string()))?;
+                private(path)
+                    .map_err(|error| OpenError::Unreadable(path.clone(), error.to_string()))?;
                 builder.create(path)
             }
             Place::Memory => builder.create_with_backend(InMemoryBackend::new()),
         };
         let base = Self(opened.map_err(|error| why_not(path, error))?);
-        base.prepare().map_err(|error| OpenError::Unreadable(path.to_owned(), error.to_string()))?.map_or(
-            Ok(()),
-            |version| {
-                if version > VERSION { Err(OpenError::Newer(path.to_owned(), version)) } else { Ok(()) }
-            },
-        )?;
+        base.prepare()
+            .map_err(|error| OpenError::Unreadable(path.to_owned(), error.to_string()))?
+            .map_or(Ok(()), |version| {
+                if version > VERSION {
+                    Err(OpenError::Newer(path.to_owned(), version))
+                } else {
+                    Ok(())
+                }
+            })?;
         Ok(base)
     }
 
@@ -161,7 +165,9 @@ impl Base {
     pub(super) fn state(&self) -> Result<State, redb::Error> {
         let meta = self.0.begin_read()?.open_table(META)?;
         let bytes = meta.get(META_STATE)?;
-        Ok(bytes.and_then(|bytes| State::decode(bytes.value()).ok()).unwrap_or_default())
+        Ok(bytes
+            .and_then(|bytes| State::decode(bytes.value()).ok())
+            .unwrap_or_default())
     }
 
     /// How many records the tables have.
@@ -246,7 +252,10 @@ fn fold_records(write: &WriteTransaction, slice: &Slice) -> Result<Vec<(Key, Key
             None => records.remove(&key.0)?,
         };
         let had = before.and_then(|bytes| record::content_of(bytes.value()));
-        left.extend(had.filter(|had| form.and_then(record::content_of) != Some(*had)).map(|had| (had, key)));
+        left.extend(
+            had.filter(|had| form.and_then(record::content_of) != Some(*had))
+                .map(|had| (had, key)),
+        );
     }
     Ok(left)
 }
@@ -258,7 +267,9 @@ fn prune(write: &WriteTransaction, left: &[(Key, Key)]) -> Result<(), redb::Erro
     }
     let mut contents = write.open_table(CONTENTS)?;
     for (content, key) in left {
-        let leads = contents.get(&content.0)?.is_some_and(|row| *row.value() == key.0);
+        let leads = contents
+            .get(&content.0)?
+            .is_some_and(|row| *row.value() == key.0);
         if leads {
             contents.remove(&content.0)?;
         }
@@ -270,8 +281,12 @@ fn prune(write: &WriteTransaction, left: &[(Key, Key)]) -> Result<(), redb::Erro
 /// as old as the next one whose time can be true; so is one that cannot be read.
 fn forget(write: &WriteTransaction, bygone: Bygone) -> Result<(), redb::Error> {
     let mut events = write.open_table(EVENTS)?;
-    let Some(first) = events.first()?.map(|(number, _)| number.value()) else { return Ok(()) };
-    let Some(last) = events.last()?.map(|(number, _)| number.value()) else { return Ok(()) };
+    let Some(first) = events.first()?.map(|(number, _)| number.value()) else {
+        return Ok(());
+    };
+    let Some(last) = events.last()?.map(|(number, _)| number.value()) else {
+        return Ok(());
+    };
     let most = first.saturating_add(FORGOTTEN);
     let mut upto = 0;
     for row in events.range(..last.min(bygone.upto.saturating_add(1)))? {
@@ -301,7 +316,11 @@ fn number(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 pub(super) fn pretend_version(path: &Path, version: u64) {
     let write = Builder::new().open(path).unwrap().begin_write().unwrap();
-    write.open_table(META).unwrap().insert(META_VERSION, version.to_le_bytes().as_slice()).unwrap();
+    write
+        .open_table(META)
+        .unwrap()
+        .insert(META_VERSION, version.to_le_bytes().as_slice())
+        .unwrap();
     write.commit().unwrap();
 }
 
@@ -319,12 +338,16 @@ mod tests {
         for (record, content) in records {
             let blank = Record::default();
             let write = |to: &mut Vec<u8>| {
-                content.iter().for_each(|content| record::write(&blank, Some(key(*content)), to));
+                content
+                    .iter()
+                    .for_each(|content| record::write(&blank, Some(key(*content)), to));
             };
             memory.put(&mut memory.of(key(*record)), key(*record), write, |_| 0);
         }
         for (content, record) in contents {
-            memory.of(key(*content)).put_content(key(*content), key(*record));
+            memory
+                .of(key(*content))
+                .put_content(key(*content), key(*record));
         }
         let slice = memory.slice(0..SHARDS, 0);
         base.commit(&Commit {
@@ -344,13 +367,18 @@ mod tests {
     fn contents(base: &Base) -> Vec<(u8, u8)> {
         let contents = base.0.begin_read().unwrap().open_table(CONTENTS).unwrap();
         let rows = contents.iter().unwrap().map(Result::unwrap);
-        rows.map(|(content, record)| (content.value()[0], record.value()[0])).collect()
+        rows.map(|(content, record)| (content.value()[0], record.value()[0]))
+            .collect()
     }
 
     #[test]
     fn contents_go_with_the_record_that_had_them() {
         let base = Base::open(&Place::Memory, 1 << 20).unwrap();
-        folded(&base, &[(1, Some(100)), (2, Some(101))], &[(100, 1), (101, 2)]);
+        folded(
+            &base,
+            &[(1, Some(100)), (2, Some(101))],
+            &[(100, 1), (101, 2)],
+        );
         // The one has another, the other is as it was.
         folded(&base, &[(1, Some(102)), (2, Some(101))], &[(102, 1)]);
         assert_eq!(contents(&base), [(101, 2), (102, 1)]);

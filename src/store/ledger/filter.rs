@@ -53,8 +53,12 @@ impl Filter {
     }
 
     fn may_have(&self, key: Key) -> bool {
-        let used = self.layers.iter().take(self.last.load(Ordering::Acquire) + 1);
-        used.filter_map(OnceLock::get).any(|layer| layer.may_have(key))
+        let used = self
+            .layers
+            .iter()
+            .take(self.last.load(Ordering::Acquire) + 1);
+        used.filter_map(OnceLock::get)
+            .any(|layer| layer.may_have(key))
     }
 
     /// There is a record with this key from now on; says whether there was none for certain. One that may be there takes
@@ -66,7 +70,13 @@ impl Filter {
             return false;
         }
         let last = self.last.load(Ordering::Acquire);
-        let Some(layer) = self.layers.iter().take(last + 1).filter_map(OnceLock::get).last() else {
+        let Some(layer) = self
+            .layers
+            .iter()
+            .take(last + 1)
+            .filter_map(OnceLock::get)
+            .last()
+        else {
             return whole;
         };
         layer.put(key);
@@ -83,7 +93,9 @@ impl Filter {
     /// Makes the next layer before it is needed: a large one takes its time, which is not a request's.
     pub(super) fn make_room(&self) {
         let last = self.last.load(Ordering::Acquire);
-        let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else { return };
+        let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else {
+            return;
+        };
         if layer.taken.load(Ordering::Relaxed) > layer.room / 4 * 3 {
             self.layer(last + 1, layer.room.saturating_mul(2));
         }
@@ -104,8 +116,14 @@ impl Filter {
 impl Layer {
     fn new(room: usize) -> Self {
         let words = room.saturating_mul(BITS).div_ceil(64).max(1);
-        let words = std::iter::repeat_with(AtomicU64::default).take(words).collect();
-        Self { words, room, taken: AtomicUsize::new(0) }
+        let words = std::iter::repeat_with(AtomicU64::default)
+            .take(words)
+            .collect();
+        Self {
+            words,
+            room,
+            taken: AtomicUsize::new(0),
+        }
     }
 
     /// Words in the order of keys; none is never met.
@@ -116,11 +134,13 @@ impl Layer {
 
     fn may_have(&self, key: Key) -> bool {
         let bits = bits(key);
-        self.word(key).is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
+        self.word(key)
+            .is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
     }
 
     fn put(&self, key: Key) {
-        self.word(key).map(|word| word.fetch_or(bits(key), Ordering::Relaxed));
+        self.word(key)
+            .map(|word| word.fetch_or(bits(key), Ordering::Relaxed));
     }
 }
 
@@ -157,12 +177,23 @@ mod tests {
         // The third has room for four times as many as the first, and took twice as many.
         filter.make_room();
         assert_eq!(layers(), 3);
-        assert!((keys..keys + 2 * FIRST).filter(|n| filter.insert(key(*n))).count() > FIRST);
+        assert!(
+            (keys..keys + 2 * FIRST)
+                .filter(|n| filter.insert(key(*n)))
+                .count()
+                > FIRST
+        );
         filter.make_room();
-        assert_eq!((layers(), filter.last.load(Ordering::Relaxed)), (4, 2), "one to come");
+        assert_eq!(
+            (layers(), filter.last.load(Ordering::Relaxed)),
+            (4, 2),
+            "one to come"
+        );
         let keys = keys + 2 * FIRST;
         assert!((0..keys).all(|n| !filter.lacks(key(n))));
-        let wrong = (keys..keys + 100_000).filter(|n| !filter.lacks(key(*n))).count();
+        let wrong = (keys..keys + 100_000)
+            .filter(|n| !filter.lacks(key(*n)))
+            .count();
         // Each layer errs for itself.
         assert!(wrong < 3_000, "{wrong} of 100,000 are taken for known");
     }

@@ -142,7 +142,9 @@ pub(super) fn number_of(status: CrawlStatus) -> u32 {
 
 /// The status of a number.
 pub(super) fn status_of(number: u32) -> Option<CrawlStatus> {
-    CrawlStatus::ALL.into_iter().find(|status| number_of(*status) == number)
+    CrawlStatus::ALL
+        .into_iter()
+        .find(|status| number_of(*status) == number)
 }
 
 fn short(number: Option<u64>) -> Option<u16> {
@@ -184,11 +186,16 @@ mod tests {
         assert_eq!(fields.as_deref(), Ok(&expected[..]));
         // Wherever it breaks off it is one field less, or an error.
         let whole = |end: usize| Fields(bytes.get(..end).unwrap()).collect::<Result<Vec<_>, _>>();
-        let ends: Vec<usize> = (0..=bytes.len()).filter(|end| whole(*end).is_ok()).collect();
+        let ends: Vec<usize> = (0..=bytes.len())
+            .filter(|end| whole(*end).is_ok())
+            .collect();
         assert_eq!(ends, [0, 11, 214, 217, 226, 231]);
-        for broken in
-            [&[0xff; 11][..], &[0x0b], &[0x0c], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]]
-        {
+        for broken in [
+            &[0xff; 11][..],
+            &[0x0b],
+            &[0x0c],
+            &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        ] {
             assert_eq!(Fields(broken).last(), Some(Err(Broken)), "{broken:?}");
         }
     }

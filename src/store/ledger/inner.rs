@@ -103,25 +103,48 @@ impl Inner {
             None => None,
         };
         let mut shard = self.memory.of(note.key);
-        let before = if self.memory.lacks(note.key) { None } else { self.entry(&mut shard, note.key)? };
+        let before = if self.memory.lacks(note.key) {
+            None
+        } else {
+            self.entry(&mut shard, note.key)?
+        };
         let document_at = document_at(&note.seen);
-        let noted = transition::note(before.as_ref().map(|entry| &*entry.record), note.seen, self.tolerance);
+        let noted = transition::note(
+            before.as_ref().map(|entry| &*entry.record),
+            note.seen,
+            self.tolerance,
+        );
         let now = match &noted.kept {
             Kept::Same => return Ok(()),
             Kept::Forgotten => None,
             Kept::Changed(record) => Some(record),
         };
         // The key of its document: a new one's, or the one that it had.
-        let delivered = |record: &Record| document_at.is_some() && record.last_fetched == document_at;
+        let delivered =
+            |record: &Record| document_at.is_some() && record.last_fetched == document_at;
         let had = before.as_ref().and_then(|entry| entry.content);
         let has = now.and_then(|record| if delivered(record) { note.content } else { had });
-        let moved = (before.as_ref().map(|entry| entry.record.status.0), now.map(|record| record.status.0));
+        let moved = (
+            before.as_ref().map(|entry| entry.record.status.0),
+            now.map(|record| record.status.0),
+        );
         let left = left(before.as_ref(), has);
-        let write = |to: &mut Vec<u8>| now.into_iter().for_each(|record| record::write(record, has, to));
+        let write = |to: &mut Vec<u8>| {
+            now.into_iter()
+                .for_each(|record| record::write(record, has, to))
+        };
         // In the order in which they hold: the shard is still locked.
         self.memory.put(&mut shard, note.key, write, |form| {
-            let written = Written { key: note.key, form, content };
-            self.queue.push(Change { written, event: noted.owed, moved })
+            let written = Written {
+                key: note.key,
+                form,
+                content,
+            };
+            self.queue.push(Change {
+                written,
+                event: noted.owed,
+                moved,
+            })
         });
         drop(shard);
         if let Some(content) = content {
@@ -142,11 +165,17 @@ impl Inner {
         }
     }
 
-    pub(super) fn entry(&self, shard: &mut MutexGuard<'_, Shard>, key: Key) -> Result<Option<Entry>, Failed> {
+    pub(super) fn entry(
+        &self,
+        shard: &mut MutexGuard<'_, Shard>,
+        key: Key,
+    ) -> Result<Option<Entry>, Failed> {
         if let Some(entry) = shard.get(key) {
             return Ok(entry);
         }
-        let Some(form) = self.view.record(key)? else { return Ok(None) };
+        let Some(form) = self.view.record(key)? else {
+            return Ok(None);
+        };
         shard.cache(key, &form);
         Ok(record::read(&form))
     }
@@ -160,7 +189,9 @@ impl Inner {
         };
         let Some(key) = key else { return Ok(None) };
         let entry = self.entry(&mut self.memory.of(key), key)?;
-        Ok(entry.filter(|entry| entry.content == Some(content)).map(|entry| entry.record))
+        Ok(entry
+            .filter(|entry| entry.content == Some(content))
+            .map(|entry| entry.record))
     }
 
     /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.
@@ -171,17 +202,28 @@ impl Inner {
     ) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
         let mut found = Vec::new();
         while found.len() < most {
-            let (memory, folded) = (self.memory.behind(after, most), self.view.behind(after, most)?);
+            let (memory, folded) = (
+                self.memory.behind(after, most),
+                self.view.behind(after, most)?,
+            );
             // Behind the last one of a list that was cut short there may be others.
             let ends = [
                 (memory.len(), memory.last().map(|row| row.0)),
                 (folded.len(), folded.last().map(|row| row.0)),
             ];
-            let end = ends.into_iter().filter(|(rows, _)| *rows >= most).filter_map(|(_, last)| last).min();
-            let mut rows: BTreeMap<Key, Option<Entry>> =
-                folded.into_iter().map(|(key, entry)| (key, Some(entry))).collect();
+            let end = ends
+                .into_iter()
+                .filter(|(rows, _)| *rows >= most)
+                .filter_map(|(_, last)| last)
+                .min();
+            let mut rows: BTreeMap<Key, Option<Entry>> = folded
+                .into_iter()
+                .map(|(key, entry)| (key, Some(entry)))
+                .collect();
             rows.extend(memory);
-            let rows = rows.into_iter().filter(|(key, _)| end.is_none_or(|end| *key <= end));
+            let rows = rows
+                .into_iter()
+                .filter(|(key, _)| end.is_none_or(|end| *key <= end));
             found.extend(rows.filter_map(|(key, entry)| Some((key, entry?.record))));
             after = end;
             if end.is_none() {
@@ -194,8 +236,13 @@ impl Inner {
 
     pub(super) fn stats(&self) -> Stats {
         let positive = |count| u64::try_from(count).unwrap_or(0);
-        let urls = CrawlStatus::ALL.into_iter().zip(self.queue.urls().map(positive));
-        let events = self.events.iter().map(|count| count.load(Ordering::Relaxed));
+        let urls = CrawlStatus::ALL
+            .into_iter()
+            .zip(self.queue.urls().map(positive));
+        let events = self
+            .events
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         Stats {
             urls: urls.filter(|(_, count)| *count > 0).collect(),
             events: EventKind::ALL.into_iter().zip(events).collect(),
@@ -218,7 +265,9 @@ impl Inner {
 
 /// The content that a record had and has no more.
 fn left(before: Option<&Entry>, has: Option<Key>) -> Option<Key> {
-    before.and_then(|entry| entry.content).filter(|had| has != Some(*had))
+    before
+        .and_then(|entry| entry.content)
+        .filter(|had| has != Some(*had))
 }
 
 /// When a document was delivered, as far as the look tells.

@@ -39,12 +39,22 @@ impl Pages {
         let content = change.content.as_ref().map(|content| &content.0[..]);
         let fields = [Some(&change.key.0[..]), change.form, content];
         let mut form = Form(&mut self.last);
-        form.begin(1, fields.iter().flatten().map(|bytes| length_of_bytes(bytes)).sum());
+        form.begin(
+            1,
+            fields
+                .iter()
+                .flatten()
+                .map(|bytes| length_of_bytes(bytes))
+                .sum(),
+        );
         for (tag, bytes) in (1..).zip(fields) {
             form.bytes(tag, bytes);
         }
         if self.last.len() >= PAGE {
-            let next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PAGE_ROOM));
+            let next = self
+                .spare
+                .pop()
+                .unwrap_or_else(|| Vec::with_capacity(PAGE_ROOM));
             self.whole.push(replace(&mut self.last, next));
         }
     }
@@ -52,7 +62,8 @@ impl Pages {
     /// Puts what came later behind this.
     pub(super) fn extend(&mut self, later: Self) {
         let last = replace(&mut self.last, later.last);
-        self.whole.extend(Some(last).filter(|page| !page.is_empty()));
+        self.whole
+            .extend(Some(last).filter(|page| !page.is_empty()));
         self.whole.extend(later.whole);
     }
 
@@ -71,7 +82,8 @@ impl Pages {
     /// They are written as they are.
     pub(super) fn close(&mut self) -> &[Vec<u8>] {
         let last = take(&mut self.last);
-        self.whole.extend(Some(last).filter(|page| !page.is_empty()));
+        self.whole
+            .extend(Some(last).filter(|page| !page.is_empty()));
         &self.whole
     }
 }
@@ -107,7 +119,11 @@ mod tests {
     use super::*;
 
     fn written(n: u8, form: Option<&[u8]>) -> Written<'_> {
-        Written { key: Key([n; 16]), form, content: n.is_multiple_of(3).then_some(Key([n + 1; 16])) }
+        Written {
+            key: Key([n; 16]),
+            form,
+            content: n.is_multiple_of(3).then_some(Key([n + 1; 16])),
+        }
     }
 
     #[test]
@@ -117,7 +133,10 @@ mod tests {
             .map(|n| {
                 written(
                     n,
-                    [None, Some(&small[..]), Some(&large[..])].get(usize::from(n % 3)).copied().flatten(),
+                    [None, Some(&small[..]), Some(&large[..])]
+                        .get(usize::from(n % 3))
+                        .copied()
+                        .flatten(),
                 )
             })
             .collect();
@@ -128,7 +147,11 @@ mod tests {
         let mut later = Pages::default();
         changes.iter().skip(90).for_each(|change| later.add(change));
         pages.extend(later);
-        assert_eq!(pages.close().len(), pages.close().len(), "it is closed once");
+        assert_eq!(
+            pages.close().len(),
+            pages.close().len(),
+            "it is closed once"
+        );
         let mut at = changes.iter();
         for page in pages.close() {
             assert!((1..PAGE + 21_000).contains(&page.len()));
@@ -162,7 +185,11 @@ mod tests {
         pages.add(&written(1, Some(b"record")));
         let page = pages.close().first().unwrap();
         for end in 1..page.len() {
-            assert_eq!(read(page.get(..end).unwrap(), |_| panic!("it is not whole")), Err(Broken), "{end}");
+            assert_eq!(
+                read(page.get(..end).unwrap(), |_| panic!("it is not whole")),
+                Err(Broken),
+                "{end}"
+            );
         }
     }
 }

@@ -107,9 +107,18 @@ impl Memory {
         let room = (unfolded / SHARDS).min(ROOM);
         let table = || Table::with_capacity_and_hasher(room / RECORD, RandomState::default());
         let forms = || Forms(Vec::with_capacity(room));
-        let shard =
-            |()| Mutex::new(Shard { unfolded: table(), forms: forms(), generation, ..Shard::default() });
-        Self { shards: Box::new([(); SHARDS].map(shard)), filter: Filter::new(keys) }
+        let shard = |()| {
+            Mutex::new(Shard {
+                unfolded: table(),
+                forms: forms(),
+                generation,
+                ..Shard::default()
+            })
+        };
+        Self {
+            shards: Box::new([(); SHARDS].map(shard)),
+            filter: Filter::new(keys),
+        }
     }
 
     /// The shard of a key, locked.
@@ -156,7 +165,13 @@ impl Memory {
         let span = shard.forms.add(write);
         // What reaches far into memory comes before the next lock, which waits for all that was written by then. Nobody
         // sees it without a number, since the shard is locked; `number` must not panic.
-        let (at, _) = shard.unfolded.insert_full(key, Unfolded { span, change: u64::MAX });
+        let (at, _) = shard.unfolded.insert_full(
+            key,
+            Unfolded {
+                span,
+                change: u64::MAX,
+            },
+        );
         let change = number(span.and_then(|span| shard.forms.get(span)));
         if let Some((_, unfolded)) = shard.unfolded.get_index_mut(at) {
             unfolded.change = change;
@@ -171,11 +186,24 @@ impl Memory {
     /// What of these shards the tables do not have; changes behind this one are not written down yet and stay away.
     pub(super) fn slice(&self, shards: Range<usize>, change: u64) -> Slice {
         let mut slice = Slice::default();
-        for (number, shard) in self.shards.iter().enumerate().take(shards.end).skip(shards.start) {
+        for (number, shard) in self
+            .shards
+            .iter()
+            .enumerate()
+            .take(shards.end)
+            .skip(shards.start)
+        {
             let shard = lock(shard);
             let (records, forms) = shard.written(change);
-            slice.parts.push(Part { shard: number, change, records, forms });
-            slice.contents.extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
+            slice.parts.push(Part {
+                shard: number,
+                change,
+                records,
+                forms,
+            });
+            slice
+                .contents
+                .extend(shard.contents.iter().map(|(content, key)| (*content, *key)));
         }
         for part in &mut slice.parts {
             part.records.sort_unstable_by_key(|(key, _)| *key);
@@ -186,7 +214,9 @@ impl Memory {
     /// The tables have this slice: what was not changed meanwhile need not stay.
     pub(super) fn folded(&self, slice: Slice) {
         for part in slice.parts {
-            let Some(shard) = self.shards.get(part.shard) else { continue };
+            let Some(shard) = self.shards.get(part.shard) else {
+                continue;
+            };
             lock(shard).folded(&part);
         }
         for (content, key) in slice.contents {
@@ -200,7 +230,10 @@ impl Memory {
         for shard in self.shards.iter().skip(after.map_or(0, place)) {
             let (rows, forms) = lock(shard).behind(after, most - found.len());
             // Read without the lock.
-            found.extend(rows.into_iter().map(|(key, span)| (key, span.and_then(|span| forms.read(span)))));
+            found.extend(
+                rows.into_iter()
+                    .map(|(key, span)| (key, span.and_then(|span| forms.read(span)))),
+            );
             if found.len() == most {
                 break;
             }
@@ -212,7 +245,8 @@ impl Memory {
 impl Shard {
     /// What is known of a key without the tables: the record, or that there is none; nothing if they must be asked.
     pub(super) fn get(&mut self, key: Key) -> Option<Option<Entry>> {
-        self.unfolded_entry(key).or_else(|| self.cached(key).map(Some))
+        self.unfolded_entry(key)
+            .or_else(|| self.cached(key).map(Some))
     }
 
     fn unfolded_entry(&self, key: Key) -> Option<Option<Entry>> {
@@ -227,22 +261,36 @@ impl Shard {
 
     /// What waits for the tables, up to this change.
     fn written(&self, change: u64) -> (Vec<(Key, Option<Span>)>, Forms) {
-        let written = self.unfolded.iter().filter(|(_, unfolded)| unfolded.change <= change);
+        let written = self
+            .unfolded
+            .iter()
+            .filter(|(_, unfolded)| unfolded.change <= change);
         self.copied(written.map(|(key, unfolded)| (*key, *unfolded)))
     }
 
     /// The first behind a key, in their order.
     fn behind(&self, after: Option<Key>, most: usize) -> (Vec<(Key, Option<Span>)>, Forms) {
-        let keys = self.unfolded.keys().copied().filter(|key| Some(*key) > after);
+        let keys = self
+            .unfolded
+            .keys()
+            .copied()
+            .filter(|key| Some(*key) > after);
         let next = least(keys.collect(), most).into_iter();
         self.copied(next.filter_map(|key| Some((key, *self.unfolded.get(&key)?))))
     }
 
     /// Copies of these rows' forms.
-    fn copied(&self, rows: impl Iterator<Item = (Key, Unfolded)>) -> (Vec<(Key, Option<Span>)>, Forms) {
+    fn copied(
+        &self,
+        rows: impl Iterator<Item = (Key, Unfolded)>,
+    ) -> (Vec<(Key, Option<Span>)>, Forms) {
         let mut forms = Forms::default();
-        let rows =
-            rows.map(|(key, unfolded)| (key, unfolded.span.and_then(|span| forms.copy(&self.forms, span))));
+        let rows = rows.map(|(key, unfolded)| {
+            (
+                key,
+                unfolded.span.and_then(|span| forms.copy(&self.forms, span)),
+            )
+        });
         (rows.collect(), forms)
     }
 
@@ -253,7 +301,9 @@ impl Shard {
         let recent = part.forms.0.len().saturating_sub(self.generation);
         for (key, span) in &part.records {
             let span = span.filter(|span| span.at >= recent && !self.unfolded.contains_key(key));
-            span.and_then(|span| part.forms.get(span)).into_iter().for_each(|form| self.cache(*key, form));
+            span.and_then(|span| part.forms.get(span))
+                .into_iter()
+                .for_each(|form| self.cache(*key, form));
         }
     }
 
@@ -280,11 +330,16 @@ impl Shard {
 
     /// Keeps what the tables have.
     pub(super) fn cache(&mut self, key: Key, form: &[u8]) {
-        let Some(span) = self.young.forms.add(|to| to.extend_from_slice(form)) else { return };
+        let Some(span) = self.young.forms.add(|to| to.extend_from_slice(form)) else {
+            return;
+        };
         self.young.spans.insert(key, span);
         if self.young.forms.0.len() + self.young.spans.len() * OVERHEAD > self.generation {
             let next = Generation {
-                spans: Table::with_capacity_and_hasher(self.young.spans.len(), RandomState::default()),
+                spans: Table::with_capacity_and_hasher(
+                    self.young.spans.len(),
+                    RandomState::default(),
+                ),
                 forms: Forms(Vec::with_capacity(self.young.forms.0.len())),
             };
             self.old = replace(&mut self.young, next);
@@ -314,7 +369,9 @@ impl Forms {
     fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<Span> {
         let at = self.0.len();
         write(&mut self.0);
-        let length = u32::try_from(self.0.len() - at).ok().and_then(NonZeroU32::new)?;
+        let length = u32::try_from(self.0.len() - at)
+            .ok()
+            .and_then(NonZeroU32::new)?;
         Some(Span { at, length })
     }
 
@@ -343,7 +400,9 @@ impl Slice {
     pub(super) fn records(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
         self.parts.iter().flat_map(|part| {
             let form = |span: Option<Span>| span.and_then(|span| part.forms.get(span));
-            part.records.iter().map(move |(key, span)| (*key, form(*span)))
+            part.records
+                .iter()
+                .map(move |(key, span)| (*key, form(*span)))
         })
     }
 }

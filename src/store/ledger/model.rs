@@ -7,7 +7,9 @@ use crate::ledger::seen::{Answered, Document, Failing, Noting, Refused, What};
 use crate::ledger::transition::{self, Kept};
 use crate::vocab::intent::Intent;
 
-const TOLERANCE: Tolerance = Tolerance { temporary_errors: 2 };
+const TOLERANCE: Tolerance = Tolerance {
+    temporary_errors: 2,
+};
 const URLS: u64 = 60;
 const CONTENTS: u64 = 12;
 
@@ -21,13 +23,22 @@ struct Model {
 impl Model {
     fn note(&mut self, note: &Note) {
         let before = self.records.get(&note.key).cloned();
-        let noted = transition::note(before.as_ref().map(|(record, _)| record), note.seen.clone(), TOLERANCE);
+        let noted = transition::note(
+            before.as_ref().map(|(record, _)| record),
+            note.seen.clone(),
+            TOLERANCE,
+        );
         match noted.kept {
             Kept::Same => {}
             Kept::Forgotten => drop(self.records.remove(&note.key)),
             Kept::Changed(record) => {
-                let delivered = matches!(&note.seen.what, What::Answered(a) if a.document.is_some());
-                let content = if delivered { note.content } else { before.and_then(|(_, content)| content) };
+                let delivered =
+                    matches!(&note.seen.what, What::Answered(a) if a.document.is_some());
+                let content = if delivered {
+                    note.content
+                } else {
+                    before.and_then(|(_, content)| content)
+                };
                 self.records.insert(note.key, (record, content));
             }
         }
@@ -36,7 +47,9 @@ impl Model {
 
     fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
         let mut urls = BTreeMap::new();
-        self.records.values().for_each(|(record, _)| *urls.entry(record.status.0).or_default() += 1);
+        self.records
+            .values()
+            .for_each(|(record, _)| *urls.entry(record.status.0).or_default() += 1);
         urls
     }
 }
@@ -52,7 +65,11 @@ impl Folder {
 
     /// So little memory that passes over the tables never end.
     fn open(&self) -> Ledger {
-        let settings = LedgerSettings { tolerance: TOLERANCE, cache: 16 << 10, ..LedgerSettings::default() };
+        let settings = LedgerSettings {
+            tolerance: TOLERANCE,
+            cache: 16 << 10,
+            ..LedgerSettings::default()
+        };
         Ledger::open(&self.0, settings).unwrap()
     }
 }
@@ -64,7 +81,11 @@ impl Drop for Folder {
 }
 
 fn wait(future: impl Future) {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(future);
 }
 
 fn key(url: u64) -> Key {
@@ -78,18 +99,37 @@ fn content(number: u64) -> Key {
 fn random(random: &mut fastrand::Rng, at: u64) -> Note {
     let url = random.u64(..URLS);
     let (mut found, status) = (None, |status, outcome, failing, document| {
-        What::Answered(Answered { status, outcome, intent: None, code: None, failing, document })
+        What::Answered(Answered {
+            status,
+            outcome,
+            intent: None,
+            code: None,
+            failing,
+            document,
+        })
     });
-    let refused =
-        |intent, code, record| What::Refused(Refused { outcome: CrawlStatus::Filter, intent, code, record });
+    let refused = |intent, code, record| {
+        What::Refused(Refused {
+            outcome: CrawlStatus::Filter,
+            intent,
+            code,
+            record,
+        })
+    };
     let what = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
-            let document = Document { size: random.u64(..100), ..Document::default() };
+            let document = Document {
+                size: random.u64(..100),
+                ..Document::default()
+            };
             status(200, CrawlStatus::Accepted, None, Some(document))
         }
         4 => status(404, CrawlStatus::NotFound, Some(Failing::Permanent), None),
-        5 => What::Failed { failing: Failing::Temporary, code: None },
+        5 => What::Failed {
+            failing: Failing::Temporary,
+            code: None,
+        },
         6 => refused(Intent::Gone, Some(760), Noting::Skip),
         7 => refused(Intent::Keep, Some(761), Noting::Keep),
         8 => refused(Intent::Deny, None, Noting::Keep),
@@ -107,7 +147,11 @@ fn random(random: &mut fastrand::Rng, at: u64) -> Note {
         rule: None,
         what,
     };
-    Note { key: key(url), seen, content: found }
+    Note {
+        key: key(url),
+        seen,
+        content: found,
+    }
 }
 
 /// Everything that there is must be what there was behind some note since the last that was waited for.
@@ -116,14 +160,31 @@ fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
     let events = ledger.events(Cursor(0), 100_000).unwrap();
     let is = |model: &&Model| {
         model.records.len() == records.len()
-            && model.records.iter().all(|(key, (record, _))| records.get(key).map(|r| &**r) == Some(record))
+            && model
+                .records
+                .iter()
+                .all(|(key, (record, _))| records.get(key).map(|r| &**r) == Some(record))
             && model.events.len() == events.len()
-            && model.events.iter().zip(&events).all(|(model, (_, event))| *model == **event)
+            && model
+                .events
+                .iter()
+                .zip(&events)
+                .all(|(model, (_, event))| *model == **event)
     };
     let found = past.iter().rev().find(is).unwrap_or_else(|| {
-        panic!("{} records, {} events, in none of {} states", records.len(), events.len(), past.len())
+        panic!(
+            "{} records, {} events, in none of {} states",
+            records.len(),
+            events.len(),
+            past.len()
+        )
     });
-    assert!(events.iter().zip(1..).all(|((cursor, _), number)| cursor.0 == number));
+    assert!(
+        events
+            .iter()
+            .zip(1..)
+            .all(|((cursor, _), number)| cursor.0 == number)
+    );
     found.clone()
 }
 
@@ -133,13 +194,24 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
     assert_eq!(ledger.look_up(key).as_deref(), expected);
     let content = content(random.u64(..CONTENTS));
     if let Some(url) = ledger.with_content(content) {
-        let has = |(record, has): &(Record, Option<Key>)| *record.url == *url && *has == Some(content);
-        assert!(model.records.values().any(has), "{url} does not have that content");
+        let has =
+            |(record, has): &(Record, Option<Key>)| *record.url == *url && *has == Some(content);
+        assert!(
+            model.records.values().any(has),
+            "{url} does not have that content"
+        );
     }
     let (after, most) = (random.bool().then_some(key), random.usize(1..URLS as usize));
-    let listed =
-        ledger.records(after, most).unwrap().into_iter().map(|(key, record)| (key, Record::clone(&record)));
-    let expected = model.records.iter().filter(|(key, _)| Some(**key) > after).take(most);
+    let listed = ledger
+        .records(after, most)
+        .unwrap()
+        .into_iter()
+        .map(|(key, record)| (key, Record::clone(&record)));
+    let expected = model
+        .records
+        .iter()
+        .filter(|(key, _)| Some(**key) > after)
+        .take(most);
     assert!(listed.eq(expected.map(|(key, (record, _))| (*key, record.clone()))));
     assert_eq!(ledger.stats().urls, model.urls());
 }
@@ -147,7 +219,10 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
 #[test]
 fn the_ledger_is_a_map_whatever_happens_to_it() {
     for seed in 0..6 {
-        let (folder, mut random_of) = (Folder::new(&format!("model-{seed}")), fastrand::Rng::with_seed(seed));
+        let (folder, mut random_of) = (
+            Folder::new(&format!("model-{seed}")),
+            fastrand::Rng::with_seed(seed),
+        );
         let (mut ledger, mut past) = (folder.open(), vec![Model::default()]);
         for at in 0..1_500 {
             let mut now = past.last().unwrap().clone();
@@ -185,11 +260,30 @@ fn a_content_leads_to_the_first_url_that_still_has_it() {
     let delivered = |url: u64, at: u64, found: u64| {
         let document = Some(Document::default());
         let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-        let what = What::Answered(Answered { status: 200, outcome, intent, code, failing, document });
-        let seen = Seen { what, url: format!("u{url}").into(), ..random(&mut fastrand::Rng::new(), at).seen };
-        ledger.note(Note { key: key(url), seen, content: Some(content(found)) });
+        let what = What::Answered(Answered {
+            status: 200,
+            outcome,
+            intent,
+            code,
+            failing,
+            document,
+        });
+        let seen = Seen {
+            what,
+            url: format!("u{url}").into(),
+            ..random(&mut fastrand::Rng::new(), at).seen
+        };
+        ledger.note(Note {
+            key: key(url),
+            seen,
+            content: Some(content(found)),
+        });
     };
-    let found = |number| ledger.with_content(content(number)).map(|url| url.to_string());
+    let found = |number| {
+        ledger
+            .with_content(content(number))
+            .map(|url| url.to_string())
+    };
     assert_eq!(found(7), None);
     delivered(1, 1, 7);
     delivered(2, 2, 7);
@@ -207,10 +301,23 @@ fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
     let ledger = folder.open();
     for (at, found) in (1..).zip([7, 8]) {
         let news = random_news(1);
-        let seen = Seen { at: At(at), ..news.seen };
-        ledger.note(Note { seen, content: Some(content(found)), ..news });
+        let seen = Seen {
+            at: At(at),
+            ..news.seen
+        };
+        ledger.note(Note {
+            seen,
+            content: Some(content(found)),
+            ..news
+        });
     }
-    let leads = |ledger: &Ledger, number| ledger.inner().memory.of(content(number)).content(content(number));
+    let leads = |ledger: &Ledger, number| {
+        ledger
+            .inner()
+            .memory
+            .of(content(number))
+            .content(content(number))
+    };
     assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
     wait(ledger.committed());
     ledger.abandon();
@@ -236,8 +343,12 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     let ledger = folder.open();
     assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
     assert_eq!(ledger.kept("other"), None);
-    let left: Vec<Cursor> =
-        ledger.events(Cursor(0), 100).unwrap().into_iter().map(|(cursor, _)| cursor).collect();
+    let left: Vec<Cursor> = ledger
+        .events(Cursor(0), 100)
+        .unwrap()
+        .into_iter()
+        .map(|(cursor, _)| cursor)
+        .collect();
     assert_eq!((left, ledger.stats().last_event), (vec![last], last));
 }
 
@@ -246,9 +357,23 @@ fn left(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
         let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(Failing::Permanent));
-        let answered = Answered { status, outcome, intent: None, code: None, failing, document: None };
-        let seen = Seen { what: What::Answered(answered), ..random(&mut fastrand::Rng::new(), *at).seen };
-        ledger.note(Note { key: key(url), seen, content: None });
+        let answered = Answered {
+            status,
+            outcome,
+            intent: None,
+            code: None,
+            failing,
+            document: None,
+        };
+        let seen = Seen {
+            what: What::Answered(answered),
+            ..random(&mut fastrand::Rng::new(), *at).seen
+        };
+        ledger.note(Note {
+            key: key(url),
+            seen,
+            content: None,
+        });
     }
     wait(ledger.committed());
     ledger.forget_events(At(now), Duration::from_millis(keep), Cursor(upto));
@@ -256,15 +381,32 @@ fn left(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     ledger.note(random_news(times.len() as u64));
     wait(ledger.committed());
     let events = ledger.events(Cursor(0), 1_000).unwrap();
-    events.into_iter().map(|(Cursor(number), _)| number).collect()
+    events
+        .into_iter()
+        .map(|(Cursor(number), _)| number)
+        .collect()
 }
 
 /// A URL that nobody knows, delivered.
 fn random_news(url: u64) -> Note {
     let document = Some(Document::default());
     let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-    let what = What::Answered(Answered { status: 200, outcome, intent, code, failing, document });
-    Note { key: key(url), seen: Seen { what, ..random(&mut fastrand::Rng::new(), 1).seen }, content: None }
+    let what = What::Answered(Answered {
+        status: 200,
+        outcome,
+        intent,
+        code,
+        failing,
+        document,
+    });
+    Note {
+        key: key(url),
+        seen: Seen {
+            what,
+            ..random(&mut fastrand::Rng::new(), 1).seen
+        },
+        content: None,
+    }
 }
 
 #[test]
@@ -285,10 +427,16 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
         (&[10, 20, 30, 90], u64::MAX, &[4]),
         (&[], 9, &[]),
     ] {
-        assert_eq!(left(times, 100, 50, upto), expected, "{times:?} up to {upto}");
+        assert_eq!(
+            left(times, 100, 50, upto),
+            expected,
+            "{times:?} up to {upto}"
+        );
     }
     // A part at a time.
-    let many: Vec<u64> = std::iter::repeat_n(900, 7).chain(std::iter::repeat_n(10, 10_010)).collect();
+    let many: Vec<u64> = std::iter::repeat_n(900, 7)
+        .chain(std::iter::repeat_n(10, 10_010))
+        .collect();
     assert_eq!(left(&many, 100, 50, u64::MAX).first(), Some(&10_002));
 }
 
@@ -296,10 +444,16 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
 fn one_process_at_a_time_and_no_older_program() {
     let folder = Folder::new("one");
     let settings = LedgerSettings::default();
-    assert!(matches!(Ledger::open_existing(&folder.0, settings), Err(OpenError::Missing(_))));
+    assert!(matches!(
+        Ledger::open_existing(&folder.0, settings),
+        Err(OpenError::Missing(_))
+    ));
     let ledger = folder.open();
     let error = Ledger::open(&folder.0, settings).unwrap_err();
-    assert!(matches!(error, OpenError::InUse(_)) && error.to_string().contains("store.path"), "{error}");
+    assert!(
+        matches!(error, OpenError::InUse(_)) && error.to_string().contains("store.path"),
+        "{error}"
+    );
     ledger.close();
     // Clones that are still about do not keep the file.
     Ledger::open_existing(&folder.0, settings).unwrap();
@@ -307,12 +461,18 @@ fn one_process_at_a_time_and_no_older_program() {
     let error = Ledger::open(&folder.0, settings).unwrap_err();
     assert!(matches!(error, OpenError::Newer(_, 2)), "{error}");
     std::fs::write(folder.0.join(disk::NAME), b"no ledger at all").unwrap();
-    assert!(matches!(Ledger::open(&folder.0, settings), Err(OpenError::Unreadable(_, _))));
+    assert!(matches!(
+        Ledger::open(&folder.0, settings),
+        Err(OpenError::Unreadable(_, _))
+    ));
 }
 
 #[test]
 fn nobody_waits_for_a_writer_that_broke_down() {
-    let settings = LedgerSettings { queue: 1, ..LedgerSettings::default() };
+    let settings = LedgerSettings {
+        queue: 1,
+        ..LedgerSettings::default()
+    };
     let ledger = Ledger::at(Place::Memory, settings).unwrap();
     let (mut looks, mut at) = (fastrand::Rng::with_seed(1), 0);
     let mut next = || {
@@ -341,11 +501,21 @@ fn nobody_waits_for_a_writer_that_broke_down() {
         ledger.committed().await;
         assert_eq!(ledger.stats().dropped, dropped + 10);
     };
-    let in_time = async { tokio::time::timeout(Duration::from_secs(20), all).await.expect("nobody waits") };
+    let in_time = async {
+        tokio::time::timeout(Duration::from_secs(20), all)
+            .await
+            .expect("nobody waits")
+    };
     wait(in_time);
     let stats = ledger.stats();
-    assert!(stats.failing && stats.broken && stats.failures == 1, "{stats:?}");
-    assert!(!ledger.records(None, 100).unwrap().is_empty(), "what was written can be read until the end");
+    assert!(
+        stats.failing && stats.broken && stats.failures == 1,
+        "{stats:?}"
+    );
+    assert!(
+        !ledger.records(None, 100).unwrap().is_empty(),
+        "what was written can be read until the end"
+    );
     ledger.close();
     assert_eq!(ledger.records(None, 100), Err(Failed));
 }
@@ -353,7 +523,11 @@ fn nobody_waits_for_a_writer_that_broke_down() {
 #[test]
 fn without_room_a_note_waits_or_is_dropped() {
     let full = |on_full, done: &dyn Fn(&Ledger) -> bool| {
-        let settings = LedgerSettings { queue: 1, on_full, ..LedgerSettings::default() };
+        let settings = LedgerSettings {
+            queue: 1,
+            on_full,
+            ..LedgerSettings::default()
+        };
         let ledger = Ledger::at(Place::Memory, settings).unwrap();
         let mut looks = fastrand::Rng::with_seed(1);
         for at in 0..1_000_000 {

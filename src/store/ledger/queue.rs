@@ -108,7 +108,10 @@ impl Queue {
     /// There are these URLs already.
     pub(super) fn new(most: usize, on_full: OnFull, urls: Urls) -> Self {
         Self {
-            state: Mutex::new(State { urls, ..State::default() }),
+            state: Mutex::new(State {
+                urls,
+                ..State::default()
+            }),
             work: Condvar::new(),
             waiting: AtomicUsize::new(0),
             most: most.max(1),
@@ -197,7 +200,9 @@ impl Queue {
             state.batch.upto
         };
         self.work.notify_one();
-        let _ = durable.wait_for(|upto| *upto >= target || self.is_closed()).await;
+        let _ = durable
+            .wait_for(|upto| *upto >= target || self.is_closed())
+            .await;
     }
 
     /// The writer has gone: what waits is lost, and nobody waits for it.
@@ -219,7 +224,9 @@ impl Queue {
 
     /// Waits until the writer is told to end.
     pub(super) fn until_end(&self) {
-        let ended = self.work.wait_while(self.lock(), |state| state.then.is_none());
+        let ended = self
+            .work
+            .wait_while(self.lock(), |state| state.then.is_none());
         drop(ended.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -249,15 +256,22 @@ impl Queue {
             let nothing = batch.changes == 0 && batch.kept.is_empty() && batch.forget.is_none();
             nothing && left == Left::Nothing && !state.hurry && state.then.is_none()
         };
-        let state = self.work.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-        let more =
-            |state: &mut State| !state.hurry && state.then.is_none() && state.batch.changes < self.worth_it;
+        let state = self
+            .work
+            .wait_while(state, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let more = |state: &mut State| {
+            !state.hurry && state.then.is_none() && state.batch.changes < self.worth_it
+        };
         let waited = self.work.wait_timeout_while(state, GATHERING, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.hurry = false;
         let taken = state.batch.urls;
         add(&mut state.urls, taken);
-        let mut next = Batch { upto: state.batch.upto, ..Batch::default() };
+        let mut next = Batch {
+            upto: state.batch.upto,
+            ..Batch::default()
+        };
         next.pages.inherit(&mut state.batch.pages);
         let then = state.then.unwrap_or(Then::GoOn);
         (std::mem::replace(&mut state.batch, next), then)
@@ -265,7 +279,9 @@ impl Queue {
 
     /// Waits for so long before the disk is tried again; says whether it is to be given up soon.
     pub(super) fn pause(&self, time: Duration) -> Then {
-        let waited = self.work.wait_timeout_while(self.lock(), time, |state| state.then.is_none());
+        let waited = self
+            .work
+            .wait_timeout_while(self.lock(), time, |state| state.then.is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.then.unwrap_or(Then::GoOn)
     }
@@ -273,7 +289,10 @@ impl Queue {
     /// This batch is on the disk.
     pub(super) fn done(&self, batch: Batch) {
         let mut state = self.lock();
-        self.waiting.store(self.waiting().saturating_sub(batch.changes), Ordering::Relaxed);
+        self.waiting.store(
+            self.waiting().saturating_sub(batch.changes),
+            Ordering::Relaxed,
+        );
         let unused = state.batch.pages.reuse(batch.pages);
         drop(state);
         self.durable.send_replace(batch.upto);
@@ -320,7 +339,10 @@ impl Batch {
         self.pages.add(&change.written);
         self.events.extend(change.event);
         for (status, by) in steps(change.moved) {
-            self.urls.get_mut(status.index()).into_iter().for_each(|count| *count += by);
+            self.urls
+                .get_mut(status.index())
+                .into_iter()
+                .for_each(|count| *count += by);
         }
     }
 
@@ -337,11 +359,19 @@ impl Batch {
 }
 
 fn add(urls: &mut Urls, more: Urls) {
-    urls.iter_mut().zip(more).for_each(|(count, by)| *count += by);
+    urls.iter_mut()
+        .zip(more)
+        .for_each(|(count, by)| *count += by);
 }
 
 /// The counts that a change moves, and by how much.
 fn steps((before, now): Moved) -> impl Iterator<Item = (CrawlStatus, i64)> {
-    let (left, entered) = if before == now { (None, None) } else { (before, now) };
-    left.map(|status| (status, -1)).into_iter().chain(entered.map(|status| (status, 1)))
+    let (left, entered) = if before == now {
+        (None, None)
+    } else {
+        (before, now)
+    };
+    left.map(|status| (status, -1))
+        .into_iter()
+        .chain(entered.map(|status| (status, 1)))
 }

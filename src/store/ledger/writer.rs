@@ -55,7 +55,16 @@ struct Pass {
 impl Writer {
     pub(super) fn new(inner: Arc<Inner>, base: Base, state: State) -> Self {
         let batch = Batch::default();
-        Self { inner, base: Some(base), state, batch, pass: None, cut: 0, begins: 0, failures: 0 }
+        Self {
+            inner,
+            base: Some(base),
+            state,
+            batch,
+            pass: None,
+            cut: 0,
+            begins: 0,
+            failures: 0,
+        }
     }
 
     /// Writes until it is told to end. Nobody waits for a writer that has gone, nor for one that broke down: what was
@@ -73,7 +82,11 @@ impl Writer {
 
     fn work(&mut self) {
         loop {
-            let left = if self.pass.is_some() || self.cut > 0 { Left::Some } else { Left::Nothing };
+            let left = if self.pass.is_some() || self.cut > 0 {
+                Left::Some
+            } else {
+                Left::Nothing
+            };
             let (batch, then) = self.inner.queue.take(left);
             #[cfg(test)]
             if then == Then::Abandon {
@@ -96,11 +109,17 @@ impl Writer {
                 Ok(()) => return true,
                 Err(error) => self.failed(&error),
             }
-            let then = self.inner.queue.pause(if last_tries == 0 { PAUSE } else { PAUSE / 4 });
+            let then = self
+                .inner
+                .queue
+                .pause(if last_tries == 0 { PAUSE } else { PAUSE / 4 });
             last_tries += u64::from(then != Then::GoOn);
             if last_tries > LAST_TRIES {
                 let lost = self.batch.changes;
-                tracing::error!(lost, "the ledger cannot be written; what it was last told is lost");
+                tracing::error!(
+                    lost,
+                    "the ledger cannot be written; what it was last told is lost"
+                );
                 return false;
             }
         }
@@ -112,7 +131,12 @@ impl Writer {
         self.begin_pass();
         let slice = self.slice();
         let (first_page, pages) = (self.state.page, self.batch.pages.close());
-        let state = next(&self.state, pages.len(), self.batch.events.len(), &self.batch.urls);
+        let state = next(
+            &self.state,
+            pages.len(),
+            self.batch.events.len(),
+            &self.batch.urls,
+        );
         let commit = Commit {
             state: &state,
             pages,
@@ -136,13 +160,21 @@ impl Writer {
         let much = self.inner.memory.unfolded_bytes() > self.inner.unfolded_most;
         let worth_it = much || self.state.page.saturating_sub(self.begins) > JOURNAL;
         if self.pass.is_none() && self.cut == 0 && worth_it {
-            self.pass = Some(Pass { shard: 0, began: self.state.page + 1 });
+            self.pass = Some(Pass {
+                shard: 0,
+                began: self.state.page + 1,
+            });
         }
     }
 
     fn slice(&self) -> Slice {
-        let Some(pass) = &self.pass else { return Slice::default() };
-        self.inner.memory.slice(pass.shard..(pass.shard + FOLDED_AT_ONCE).min(SHARDS), self.batch.upto)
+        let Some(pass) = &self.pass else {
+            return Slice::default();
+        };
+        self.inner.memory.slice(
+            pass.shard..(pass.shard + FOLDED_AT_ONCE).min(SHARDS),
+            self.batch.upto,
+        )
     }
 
     /// The disk has it: the readers see it, then memory lets go of it, and who waits is told.
@@ -165,7 +197,10 @@ impl Writer {
             self.failures = 0;
         }
         self.inner.failing.store(false, Ordering::Relaxed);
-        let shown = self.base.as_ref().map_or(Ok(()), |base| self.inner.view.show(base));
+        let shown = self
+            .base
+            .as_ref()
+            .map_or(Ok(()), |base| self.inner.view.show(base));
         if shown.is_ok() {
             self.inner.memory.folded(slice);
         }
@@ -214,7 +249,11 @@ fn next(state: &State, pages: usize, events: usize, urls: &[i64]) -> State {
     next.turn += 1;
     next.page += pages as u64;
     next.event += events as u64;
-    for (status, by) in CrawlStatus::ALL.into_iter().zip(urls).filter(|(_, by)| **by != 0) {
+    for (status, by) in CrawlStatus::ALL
+        .into_iter()
+        .zip(urls)
+        .filter(|(_, by)| **by != 0)
+    {
         *next.urls.entry(form::number_of(status)).or_default() += by;
     }
     next

@@ -33,7 +33,11 @@ pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
         Piece::Escape(byte, _) if is_read_early(byte) => decoded.push(char::from(byte)),
         Piece::Plain(text) | Piece::Escape(_, text) => decoded.push_str(text),
     });
-    Some(if decoded.contains("/.") { without_dot_segments(&decoded) } else { decoded })
+    Some(if decoded.contains("/.") {
+        without_dot_segments(&decoded)
+    } else {
+        decoded
+    })
 }
 
 fn is_unreserved(byte: u8) -> bool {
@@ -65,7 +69,11 @@ fn each_piece(text: &str, mut take: impl FnMut(Piece<'_>)) {
         let escape = from.get(..3).and_then(|escape| {
             let byte = u8::from_str_radix(escape.get(1..)?, 16).ok()?;
             // A sign is a digit to no URL.
-            escape.as_bytes().get(1)?.is_ascii_hexdigit().then_some((byte, escape))
+            escape
+                .as_bytes()
+                .get(1)?
+                .is_ascii_hexdigit()
+                .then_some((byte, escape))
         });
         let used = match escape {
             Some((byte, escape)) => {

@@ -65,7 +65,10 @@ const SLASH: u8 = 8;
 const DOT: u8 = 16;
 const PERCENT: u8 = 32;
 
-#[allow(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks the bounds")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, which checks the bounds"
+)]
 const TABLE: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0x21;
@@ -145,7 +148,10 @@ fn host_end(bytes: &[u8], start: usize) -> Option<usize> {
 
 /// A port as url would write it, and where the path behind it begins.
 fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
-    let digits = bytes.get(from..)?.iter().position(|b| !b.is_ascii_digit())?;
+    let digits = bytes
+        .get(from..)?
+        .iter()
+        .position(|b| !b.is_ascii_digit())?;
     let slash = from + digits;
     let text = std::str::from_utf8(bytes.get(from..slash)?).ok()?;
     let port: u16 = text.parse().ok()?;
@@ -169,7 +175,8 @@ fn path_stays(path: &[u8]) -> bool {
 }
 
 fn has_escaped_dot(path: &[u8]) -> bool {
-    path.windows(3).any(|three| matches!(three, [b'%', b'2', b'e' | b'E']))
+    path.windows(3)
+        .any(|three| matches!(three, [b'%', b'2', b'e' | b'E']))
 }
 
 fn query_stays(query: &[u8]) -> bool {

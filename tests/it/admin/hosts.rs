@@ -25,7 +25,11 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-const POLITE: Pace = Pace { delay: Duration::from_secs(1), concurrency: 2, ..Pace::FREE };
+const POLITE: Pace = Pace {
+    delay: Duration::from_secs(1),
+    concurrency: 2,
+    ..Pace::FREE
+};
 const FILE: &str = "# for all
 User-agent: *
 Crawl-delay: 2.5
@@ -47,16 +51,26 @@ struct Memory {
 
 impl Remembered for Memory {
     fn robots(&self, host: &str) -> Vec<RobotsSeen> {
-        self.robots.iter().filter(|(of, _)| *of == host).map(|(_, seen)| seen.clone()).collect()
+        self.robots
+            .iter()
+            .filter(|(of, _)| *of == host)
+            .map(|(_, seen)| seen.clone())
+            .collect()
     }
 
     fn addresses(&self, host: &str) -> Vec<IpAddr> {
-        self.addresses.iter().filter(|(of, _)| *of == host).map(|(_, address)| *address).collect()
+        self.addresses
+            .iter()
+            .filter(|(of, _)| *of == host)
+            .map(|(_, address)| *address)
+            .collect()
     }
 
     fn refusing(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
         let of_host = self.dead.iter().filter(|(of, _)| *of == host);
-        of_host.map(|(_, address)| (*address, Duration::from_secs(30))).collect()
+        of_host
+            .map(|(_, address)| (*address, Duration::from_secs(30)))
+            .collect()
     }
 }
 
@@ -70,16 +84,28 @@ impl Hosts {
     async fn new(memory: impl FnOnce(&Clock) -> Memory) -> Self {
         let (clock, hand) = Clock::manual();
         let (metrics, policy, stops) = parts();
-        let limits = HoldLimits { of_one: 100, of_all: 1_000, longest: Duration::from_secs(3_600) };
+        let limits = HoldLimits {
+            of_one: 100,
+            of_all: 1_000,
+            longest: Duration::from_secs(3_600),
+        };
         let memory = Arc::new(memory(&clock));
         let hold = Arc::new(Hold::new(Store::seeded(1), limits, clock, metrics.clone()));
         let hosts = HostsApi::new(Arc::clone(&hold), memory);
         let guard = Guard::new([], None);
-        let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).hosts(hosts);
+        let admin =
+            Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).hosts(hosts);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { bench: Bench { addr, draining: Arc::default() }, hold, hand }
+        Self {
+            bench: Bench {
+                addr,
+                draining: Arc::default(),
+            },
+            hold,
+            hand,
+        }
     }
 
     async fn empty() -> Self {
@@ -88,32 +114,56 @@ impl Hosts {
 
     /// A slot of a host that lets the request go at once.
     async fn slot(&self, name: &str, pace: Pace) -> Slot {
-        slot(Arc::clone(&self.hold), name.to_owned(), pace, Crawler::anonymous()).await
+        slot(
+            Arc::clone(&self.hold),
+            name.to_owned(),
+            pace,
+            Crawler::anonymous(),
+        )
+        .await
     }
 
     async fn get(&self, path: &str) -> (u16, Json) {
-        let answer = self.bench.ask(&format!("GET /api/v1/hosts{path}"), "").await;
-        (status(&answer), serde_json::from_str(body(&answer)).expect(&answer))
+        let answer = self
+            .bench
+            .ask(&format!("GET /api/v1/hosts{path}"), "")
+            .await;
+        (
+            status(&answer),
+            serde_json::from_str(body(&answer)).expect(&answer),
+        )
     }
 
     async fn names(&self, query: &str) -> Vec<String> {
         let (status, list) = self.get(query).await;
         assert_eq!(status, 200, "{query}: {list}");
         let hosts = list["hosts"].as_array().unwrap();
-        hosts.iter().map(|host| host["host"].as_str().unwrap().to_owned()).collect()
+        hosts
+            .iter()
+            .map(|host| host["host"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
 async fn slot(hold: Arc<Hold>, name: String, pace: Pace, crawler: Crawler) -> Slot {
     let asking = Asking {
-        key: Key { name: &name, kind: Kind::Navigation },
+        key: Key {
+            name: &name,
+            kind: Kind::Navigation,
+        },
         pace,
         overflow: Overflow::Hold,
         crawler: &crawler,
         what: "x",
     };
-    let rank = Rank { class: Class::User, order: Order::Weighted };
-    let terms = || Terms { patience: Duration::from_secs(3_600), rank };
+    let rank = Rank {
+        class: Class::User,
+        order: Order::Weighted,
+    };
+    let terms = || Terms {
+        patience: Duration::from_secs(3_600),
+        rank,
+    };
     hold.admit(&asking, &mut None, terms).await.unwrap()
 }
 
@@ -123,18 +173,31 @@ fn known(clock: &Clock, base: &str, verify: Verify, fetched: &Fetched<'_>) -> Ro
 }
 
 fn file(body: &[u8]) -> Fetched<'_> {
-    Fetched { ending: Ending::File, status: Some(200), body, ..Fetched::failed(Ending::File) }
+    Fetched {
+        ending: Ending::File,
+        status: Some(200),
+        body,
+        ..Fetched::failed(Ending::File)
+    }
 }
 
 #[tokio::test]
 async fn a_host_is_shown_with_who_waits_for_it() {
     let hosts = Hosts::empty().await;
-    assert_eq!(hosts.get("").await, (200, json!({ "total": 0, "hosts": [] })));
+    assert_eq!(
+        hosts.get("").await,
+        (200, json!({ "total": 0, "hosts": [] }))
+    );
     let first = hosts.slot("a.test", POLITE).await;
     first.sent();
     let bot = Crawler::new(&Slug::new("news-bot").unwrap());
     for crawler in [Crawler::anonymous(), bot.clone(), bot] {
-        tokio::spawn(slot(Arc::clone(&hosts.hold), "a.test".into(), POLITE, crawler));
+        tokio::spawn(slot(
+            Arc::clone(&hosts.hold),
+            "a.test".into(),
+            POLITE,
+            crawler,
+        ));
     }
     tokio::task::yield_now().await;
     let (_, list) = hosts.get("").await;
@@ -153,7 +216,10 @@ async fn a_host_is_shown_with_who_waits_for_it() {
     assert_eq!(list, json!({ "total": 1, "hosts": [expected] }));
     hosts.hand.advance(Duration::from_millis(400));
     let (_, one) = hosts.get("/A.test").await;
-    assert_eq!((&one["next_in_ms"], &one["tracked"]), (&json!(600), &json!(true)));
+    assert_eq!(
+        (&one["next_in_ms"], &one["tracked"]),
+        (&json!(600), &json!(true))
+    );
     assert_eq!(one["last_request"], "2026-01-01T00:00:00.000Z");
     hosts.hand.advance(Duration::from_millis(600));
     assert_eq!(hosts.get("/a.test").await.1["next_in_ms"], 0);
@@ -162,14 +228,39 @@ async fn a_host_is_shown_with_who_waits_for_it() {
 #[tokio::test]
 async fn what_was_learned_and_what_is_stopped_are_shown() {
     let hosts = Hosts::empty().await;
-    let after =
-        |seconds: &'static str| HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(seconds))]);
+    let after = |seconds: &'static str| {
+        HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(seconds))])
+    };
     for (host, status, fields, failures, rest) in [
         ("good.test", StatusCode::OK, HeaderMap::new(), 0, None),
-        ("bad.test", StatusCode::BAD_GATEWAY, HeaderMap::new(), 1, None),
-        ("asks.test", StatusCode::TOO_MANY_REQUESTS, after("30"), 0, Some((30_000, "Retry-After"))),
-        ("busy.test", StatusCode::SERVICE_UNAVAILABLE, after("600"), 0, Some((600_000, "Retry-After"))),
-        ("complains.test", StatusCode::TOO_MANY_REQUESTS, HeaderMap::new(), 0, Some((0, "429 or 503"))),
+        (
+            "bad.test",
+            StatusCode::BAD_GATEWAY,
+            HeaderMap::new(),
+            1,
+            None,
+        ),
+        (
+            "asks.test",
+            StatusCode::TOO_MANY_REQUESTS,
+            after("30"),
+            0,
+            Some((30_000, "Retry-After")),
+        ),
+        (
+            "busy.test",
+            StatusCode::SERVICE_UNAVAILABLE,
+            after("600"),
+            0,
+            Some((600_000, "Retry-After")),
+        ),
+        (
+            "complains.test",
+            StatusCode::TOO_MANY_REQUESTS,
+            HeaderMap::new(),
+            0,
+            Some((0, "429 or 503")),
+        ),
     ] {
         let mut slot = hosts.slot(host, POLITE).await;
         slot.begin();
@@ -182,21 +273,53 @@ async fn what_was_learned_and_what_is_stopped_are_shown() {
             None => assert_eq!(one["resting"], Json::Null, "{one}"),
             Some((for_ms, why)) => {
                 let found = one["resting"]["for_ms"].as_u64().unwrap();
-                assert!(found == for_ms || for_ms == 0 && (5_000..6_251).contains(&found), "{one}");
-                assert!(one["resting"]["why"].as_str().unwrap().contains(why), "{one}");
-                assert!(one["resting"]["until"].as_str().unwrap().starts_with("2026-01-01T00:"), "{one}");
-                assert_eq!((&one["next_in_ms"], &one["slots"]["of"]), (&json!(found), &json!(1)), "{one}");
+                assert!(
+                    found == for_ms || for_ms == 0 && (5_000..6_251).contains(&found),
+                    "{one}"
+                );
+                assert!(
+                    one["resting"]["why"].as_str().unwrap().contains(why),
+                    "{one}"
+                );
+                assert!(
+                    one["resting"]["until"]
+                        .as_str()
+                        .unwrap()
+                        .starts_with("2026-01-01T00:"),
+                    "{one}"
+                );
+                assert_eq!(
+                    (&one["next_in_ms"], &one["slots"]["of"]),
+                    (&json!(found), &json!(1)),
+                    "{one}"
+                );
             }
         }
     }
     let reason = StopReason::new("ticket 7").unwrap();
-    hosts.hold.stops().press(Target::parse("domain:bad.test").unwrap(), reason, None).unwrap();
+    hosts
+        .hold
+        .stops()
+        .press(Target::parse("domain:bad.test").unwrap(), reason, None)
+        .unwrap();
     assert_eq!(hosts.get("/bad.test").await.1["stopped"], true);
     assert_eq!(hosts.get("/good.test").await.1["stopped"], false);
-    assert_eq!(hosts.names("?sort=rest&limit=3").await, ["busy.test", "asks.test", "complains.test"]);
-    assert_eq!(hosts.names("?sort=name&limit=2").await, ["asks.test", "bad.test"]);
-    assert_eq!(hosts.names("?q=A&sort=name").await, ["asks.test", "bad.test", "complains.test"]);
-    assert_eq!(hosts.names("?sort=next&limit=2").await, ["bad.test", "good.test"]);
+    assert_eq!(
+        hosts.names("?sort=rest&limit=3").await,
+        ["busy.test", "asks.test", "complains.test"]
+    );
+    assert_eq!(
+        hosts.names("?sort=name&limit=2").await,
+        ["asks.test", "bad.test"]
+    );
+    assert_eq!(
+        hosts.names("?q=A&sort=name").await,
+        ["asks.test", "bad.test", "complains.test"]
+    );
+    assert_eq!(
+        hosts.names("?sort=next&limit=2").await,
+        ["bad.test", "good.test"]
+    );
     assert_eq!(hosts.get("?q=good").await.1["total"], 1);
 }
 
@@ -205,17 +328,35 @@ async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
     let hosts = Hosts::empty().await;
     drop(hosts.slot("known.test", POLITE).await);
     drop(hosts.slot("paced.test", POLITE).await);
-    for target in ["host:new.test", "domain:all.test", "crawler:news-bot", "known.test", "www.paced.test"] {
+    for target in [
+        "host:new.test",
+        "domain:all.test",
+        "crawler:news-bot",
+        "known.test",
+        "www.paced.test",
+    ] {
         let reason = StopReason::new("ticket 7").unwrap();
-        hosts.hold.stops().press(Target::parse(target).unwrap(), reason, None).unwrap();
+        hosts
+            .hold
+            .stops()
+            .press(Target::parse(target).unwrap(), reason, None)
+            .unwrap();
     }
     let stops = Arc::clone(hosts.hold.stops());
     let bot = Crawler::new(&Slug::new("news-bot").unwrap());
     let waits = |host: &'static str, crawler: Crawler| {
         let stops = Arc::clone(&stops);
         async move {
-            let covers = Covers { host, crawler: None, rules: &[] };
-            drop(stops.outlast_for(&covers, &crawler, Duration::from_secs(3_600)).await);
+            let covers = Covers {
+                host,
+                crawler: None,
+                rules: &[],
+            };
+            drop(
+                stops
+                    .outlast_for(&covers, &crawler, Duration::from_secs(3_600))
+                    .await,
+            );
         }
     };
     tokio::spawn(waits("known.test", bot.clone()));
@@ -249,7 +390,10 @@ async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
         ]
     );
     assert_eq!(hosts.names("?q=new").await, ["new.test"]);
-    assert_eq!(hosts.names("?sort=next&limit=2").await, ["known.test", "paced.test"]);
+    assert_eq!(
+        hosts.names("?sort=next&limit=2").await,
+        ["known.test", "paced.test"]
+    );
     for (host, tracked, waiting) in [
         ("known.test", true, json!({ "news-bot": 1 })),
         ("new.test", false, json!({})),
@@ -258,8 +402,16 @@ async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
         ("www.paced.test", true, json!({ "news-bot": 1 })),
     ] {
         let (_, one) = hosts.get(&format!("/{host}")).await;
-        assert_eq!((&one["host"], &one["stopped"]), (&json!(host), &json!(true)), "{one}");
-        assert_eq!((&one["tracked"], &one["crawlers_waiting"]), (&json!(tracked), &waiting), "{one}");
+        assert_eq!(
+            (&one["host"], &one["stopped"]),
+            (&json!(host), &json!(true)),
+            "{one}"
+        );
+        assert_eq!(
+            (&one["tracked"], &one["crawlers_waiting"]),
+            (&json!(tracked), &waiting),
+            "{one}"
+        );
     }
 }
 
@@ -273,7 +425,13 @@ async fn a_host_is_found_by_its_own_name_whatever_it_is_paced_as() {
         ..Memory::default()
     })
     .await;
-    for key in ["example.co.uk", "own.example.org", "example.org", "192.0.2.7", "2001:db8::8"] {
+    for key in [
+        "example.co.uk",
+        "own.example.org",
+        "example.org",
+        "192.0.2.7",
+        "2001:db8::8",
+    ] {
         drop(hosts.slot(key, POLITE).await);
     }
     for (host, key) in [
@@ -292,7 +450,11 @@ async fn a_host_is_found_by_its_own_name_whatever_it_is_paced_as() {
             "{host}: {one}"
         );
         if key.is_some() {
-            assert_eq!((&one["host"], &one["slots"]["of"]), (&json!(host), &json!(2)), "{one}");
+            assert_eq!(
+                (&one["host"], &one["slots"]["of"]),
+                (&json!(host), &json!(2)),
+                "{one}"
+            );
         }
     }
 }
@@ -302,16 +464,34 @@ async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
     let long = format!("User-agent: *\nDisallow: /{}\n", "\u{1}".repeat(300 << 10));
     let hosts = Hosts::new(|clock| {
         let base = |n: usize| format!("http://a.test:{}/", 8_000 + n);
-        let robots = (0..40).map(|n| ("a.test", known(clock, &base(n), Verify::On, &file(long.as_bytes()))));
-        Memory { robots: robots.collect(), ..Memory::default() }
+        let robots = (0..40).map(|n| {
+            (
+                "a.test",
+                known(clock, &base(n), Verify::On, &file(long.as_bytes())),
+            )
+        });
+        Memory {
+            robots: robots.collect(),
+            ..Memory::default()
+        }
     })
     .await;
     let (_, all) = hosts.get("/a.test?url=/x").await;
     let files = all["robots"].as_array().unwrap();
-    let whole = files.iter().filter(|file| file["cut"] == false && file["text"].is_string()).count();
-    let cut = files.iter().filter(|file| file["cut"] == true && file["text"].is_null()).count();
+    let whole = files
+        .iter()
+        .filter(|file| file["cut"] == false && file["text"].is_string())
+        .count();
+    let cut = files
+        .iter()
+        .filter(|file| file["cut"] == true && file["text"].is_null())
+        .count();
     assert_eq!((files.len(), whole, cut), (16, 3, 13));
-    assert!(files.iter().all(|file| file["size"] == long.len() && file["ruling"]["allow"] == true));
+    assert!(
+        files
+            .iter()
+            .all(|file| file["size"] == long.len() && file["ruling"]["allow"] == true)
+    );
     assert_eq!(hosts.get("/a.test:8039").await.1["robots"][0]["cut"], false);
 }
 
@@ -332,9 +512,11 @@ async fn the_pace_is_what_the_policy_wanted_last() {
         "delay_ms": 1_000, "jitter": [1.1, 1.2], "one_per_ms": 5_000, "burst": 4, "concurrency": 2, "bytes_per_second": 1_000,
     });
     assert_eq!(one["pace"], expected);
-    let expected =
-        json!({ "latency_ms": null, "factor": 2.2, "min_ms": 3_000, "max_ms": 60_000, "delay_ms": 3_000 });
-    assert_eq!((&one["adaptive"], &one["delay_ms"], &one["dead"]), (&expected, &json!(3_000), &Json::Null));
+    let expected = json!({ "latency_ms": null, "factor": 2.2, "min_ms": 3_000, "max_ms": 60_000, "delay_ms": 3_000 });
+    assert_eq!(
+        (&one["adaptive"], &one["delay_ms"], &one["dead"]),
+        (&expected, &json!(3_000), &Json::Null)
+    );
     let free = json!({
         "delay_ms": 0, "jitter": [1.0, 1.0], "one_per_ms": null, "burst": null, "concurrency": null,
         "bytes_per_second": null,
@@ -350,13 +532,26 @@ async fn the_pace_is_what_the_policy_wanted_last() {
 #[tokio::test]
 async fn robots_txt_is_shown_with_the_line_that_rules() {
     let hosts = Hosts::new(|clock| {
-        let seen = |base, verify, fetched: &Fetched<'_>| ("a.test", known(clock, base, verify, fetched));
+        let seen =
+            |base, verify, fetched: &Fetched<'_>| ("a.test", known(clock, base, verify, fetched));
         Memory {
             robots: vec![
                 seen("http://a.test/", Verify::On, &file(FILE.as_bytes())),
-                seen("http://a.test:8080/", Verify::On, &Fetched::failed(Ending::Absent)),
-                seen("https://a.test/", Verify::Skip, &Fetched::failed(Ending::Timeout)),
-                seen("https://a.test:8443/", Verify::On, &file(b"User-agent: *\nDisallow: /\xff\n")),
+                seen(
+                    "http://a.test:8080/",
+                    Verify::On,
+                    &Fetched::failed(Ending::Absent),
+                ),
+                seen(
+                    "https://a.test/",
+                    Verify::Skip,
+                    &Fetched::failed(Ending::Timeout),
+                ),
+                seen(
+                    "https://a.test:8443/",
+                    Verify::On,
+                    &file(b"User-agent: *\nDisallow: /\xff\n"),
+                ),
             ],
             dead: vec![("a.test", "192.0.2.7:443".parse().unwrap())],
             ..Memory::default()
@@ -368,12 +563,26 @@ async fn robots_txt_is_shown_with_the_line_that_rules() {
         (status, &all["tracked"], &all["waiting"], &all["slots"]),
         (200, &json!(false), &json!(0), &Json::Null)
     );
-    assert_eq!(all["dead"], json!({ "addresses": [{ "address": "192.0.2.7:443", "for_ms": 30_000 }] }));
+    assert_eq!(
+        all["dead"],
+        json!({ "addresses": [{ "address": "192.0.2.7:443", "for_ms": 30_000 }] })
+    );
     let files = all["robots"].as_array().unwrap();
-    let brief: Vec<_> =
-        files.iter().map(|f| (f["authority"].as_str().unwrap(), f["status"].as_str().unwrap())).collect();
-    let expected =
-        [("a.test", "known"), ("a.test:8080", "none"), ("a.test", "unreachable"), ("a.test:8443", "known")];
+    let brief: Vec<_> = files
+        .iter()
+        .map(|f| {
+            (
+                f["authority"].as_str().unwrap(),
+                f["status"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("a.test", "known"),
+        ("a.test:8080", "none"),
+        ("a.test", "unreachable"),
+        ("a.test:8443", "known"),
+    ];
     assert_eq!(brief, expected);
     let expected = json!({
         "scheme": "http", "authority": "a.test", "verified": true, "status": "known", "outcome": "file", "http_status": 200,
@@ -382,26 +591,85 @@ async fn robots_txt_is_shown_with_the_line_that_rules() {
         "ruling": null,
     });
     assert_eq!(files[0], expected);
-    assert!(files[0]["fresh_until"].as_str().unwrap() > "2026-01-01T00:05", "{}", files[0]);
-    assert_eq!((&files[2]["verified"], &files[2]["text"]), (&json!(false), &Json::Null));
+    assert!(
+        files[0]["fresh_until"].as_str().unwrap() > "2026-01-01T00:05",
+        "{}",
+        files[0]
+    );
+    assert_eq!(
+        (&files[2]["verified"], &files[2]["text"]),
+        (&json!(false), &Json::Null)
+    );
     assert_eq!(files[3]["text"], "User-agent: *\nDisallow: /\u{fffd}\n");
-    assert_eq!(hosts.get("/a.test:8443").await.1["robots"].as_array().unwrap().len(), 1);
-    assert_eq!(hosts.get("/a.test:443").await.1["robots"][0]["status"], "unreachable");
+    assert_eq!(
+        hosts.get("/a.test:8443").await.1["robots"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        hosts.get("/a.test:443").await.1["robots"][0]["status"],
+        "unreachable"
+    );
 
     for (query, line, rule, group, allow) in [
-        ("url=http://a.test/private/x", Some(4), Some("Disallow: /private"), Some("*"), false),
-        ("url=http://a.test/private/open", Some(5), Some("Allow: /private/open"), Some("*"), true),
-        ("url=http%3A%2F%2FA.TEST%2Fx%3Fy", None, None, Some("*"), true),
-        ("url=/private&agent=other-bot/1.0", Some(4), Some("Disallow: /private"), Some("*"), false),
-        ("url=/x&agent=News-Bot", Some(8), Some("Disallow: /"), Some("news-bot"), false),
+        (
+            "url=http://a.test/private/x",
+            Some(4),
+            Some("Disallow: /private"),
+            Some("*"),
+            false,
+        ),
+        (
+            "url=http://a.test/private/open",
+            Some(5),
+            Some("Allow: /private/open"),
+            Some("*"),
+            true,
+        ),
+        (
+            "url=http%3A%2F%2FA.TEST%2Fx%3Fy",
+            None,
+            None,
+            Some("*"),
+            true,
+        ),
+        (
+            "url=/private&agent=other-bot/1.0",
+            Some(4),
+            Some("Disallow: /private"),
+            Some("*"),
+            false,
+        ),
+        (
+            "url=/x&agent=News-Bot",
+            Some(8),
+            Some("Disallow: /"),
+            Some("news-bot"),
+            false,
+        ),
     ] {
         let (_, one) = hosts.get(&format!("/a.test?{query}")).await;
         let ruling = &one["robots"][0]["ruling"];
-        let found = (&ruling["line"], &ruling["rule"], &ruling["group"], &ruling["allow"]);
-        assert_eq!(found, (&json!(line), &json!(rule), &json!(group), &json!(allow)), "{query}: {one}");
+        let found = (
+            &ruling["line"],
+            &ruling["rule"],
+            &ruling["group"],
+            &ruling["allow"],
+        );
+        assert_eq!(
+            found,
+            (&json!(line), &json!(rule), &json!(group), &json!(allow)),
+            "{query}: {one}"
+        );
         assert_eq!(one["robots"][1]["ruling"], Json::Null, "there is no file");
         let other = &one["robots"][3]["ruling"];
-        assert_eq!(other.is_null(), !query.contains("url=/"), "a URL is of one file: {query}: {other}");
+        assert_eq!(
+            other.is_null(),
+            !query.contains("url=/"),
+            "a URL is of one file: {query}: {other}"
+        );
     }
 }
 
@@ -450,18 +718,31 @@ async fn names_that_are_not_known_and_parameters_that_cannot_be_read() {
         assert_eq!(status, expected, "{path}: {answer}");
         assert!(status == 200 || answer["detail"].is_string(), "{answer}");
     }
-    for (line, expected) in
-        [("POST /api/v1/hosts", 405), ("DELETE /api/v1/hosts/a.test", 405), ("HEAD /api/v1/hosts", 200)]
-    {
-        assert_eq!(hosts.bench.status(line, "Content-Length: 0\r\n").await, expected, "{line}");
+    for (line, expected) in [
+        ("POST /api/v1/hosts", 405),
+        ("DELETE /api/v1/hosts/a.test", 405),
+        ("HEAD /api/v1/hosts", 200),
+    ] {
+        assert_eq!(
+            hosts.bench.status(line, "Content-Length: 0\r\n").await,
+            expected,
+            "{line}"
+        );
     }
     // Bytes that are no text at all, as they stand.
     let mut stream = TcpStream::connect(hosts.bench.addr).await.unwrap();
-    let request = format!("GET /api/v1/hosts/\u{1}a HTTP/1.1\r\nHost: {}\r\n\r\n", hosts.bench.addr);
+    let request = format!(
+        "GET /api/v1/hosts/\u{1}a HTTP/1.1\r\nHost: {}\r\n\r\n",
+        hosts.bench.addr
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.starts_with(b"HTTP/1.1 400 "),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
 }
 
 /// A look is at one host when a request for another, of the same table, comes: that one goes on.
@@ -486,7 +767,9 @@ async fn a_look_holds_nobody_up() {
         });
         seen.len()
     });
-    looked.recv_timeout(Duration::from_secs(20)).expect("a look");
+    looked
+        .recv_timeout(Duration::from_secs(20))
+        .expect("a look");
     let began = Instant::now();
     for n in 0..2_500 {
         drop(hosts.slot(&format!("www{n}.test"), Pace::FREE).await);

@@ -23,7 +23,10 @@ struct Sweeping(Mutex<Option<Progress>>);
 impl Sweeps for Sweeping {
     fn begin(&self, how: How) -> Result<(), Busy> {
         let mut progress = self.0.lock().unwrap();
-        if progress.as_ref().is_some_and(|progress| progress.state == State::Running) {
+        if progress
+            .as_ref()
+            .is_some_and(|progress| progress.state == State::Running)
+        {
             return Err(Busy);
         }
         let gap = Gap {
@@ -68,20 +71,39 @@ struct Desk {
 
 impl Desk {
     async fn new() -> Self {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         Self::with(Arc::new(ledger.clone()), ledger).await
     }
 
     async fn with(kept: Arc<dyn Kept>, ledger: Ledger) -> Self {
         let (metrics, policy, stops) = parts();
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
-        let api = LedgerApi::new(kept, Arc::new(Sweeping::default()), crawlers, Clock::manual().0);
-        let admin =
-            Admin::new(Guard::new([], None), metrics, Readiness::new(Vec::new), policy, stops).ledger(api);
+        let api = LedgerApi::new(
+            kept,
+            Arc::new(Sweeping::default()),
+            crawlers,
+            Clock::manual().0,
+        );
+        let admin = Admin::new(
+            Guard::new([], None),
+            metrics,
+            Readiness::new(Vec::new),
+            policy,
+            stops,
+        )
+        .ledger(api);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { bench: Bench { addr, draining: Arc::default() }, ledger }
+        Self {
+            bench: Bench {
+                addr,
+                draining: Arc::default(),
+            },
+            ledger,
+        }
     }
 
     fn note(&self, crawler: &str, url: &str, at: u64, what: What) {
@@ -92,16 +114,23 @@ impl Desk {
 
     async fn get(&self, path: &str) -> (u16, Json) {
         let answer = self.bench.ask(&format!("GET /api/v1/{path}"), "").await;
-        (status(&answer), serde_json::from_str(body(&answer)).expect(&answer))
+        (
+            status(&answer),
+            serde_json::from_str(body(&answer)).expect(&answer),
+        )
     }
 
     async fn post(&self, path: &str, document: &str) -> (u16, Json) {
         let length = document.len();
         let addr = self.bench.addr;
-        let head =
-            format!("POST /api/v1/{path} HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "POST /api/v1/{path} HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {length}\r\n\r\n"
+        );
         let answer = self.bench.raw(&[&head, document].concat()).await;
-        (status(&answer), serde_json::from_str(body(&answer)).expect(&answer))
+        (
+            status(&answer),
+            serde_json::from_str(body(&answer)).expect(&answer),
+        )
     }
 
     async fn urls(&self, query: &str) -> Vec<String> {
@@ -112,7 +141,11 @@ impl Desk {
             .unwrap()
             .iter()
             .map(|record| {
-                format!("{} {}", record["crawler"].as_str().unwrap(), record["url"].as_str().unwrap())
+                format!(
+                    "{} {}",
+                    record["crawler"].as_str().unwrap(),
+                    record["url"].as_str().unwrap()
+                )
             })
             .collect();
         urls.sort();
@@ -121,32 +154,59 @@ impl Desk {
 }
 
 fn delivered() -> What {
-    look::delivered(Document { content_type: "text/html".into(), size: 7, ..Document::default() })
+    look::delivered(Document {
+        content_type: "text/html".into(),
+        size: 7,
+        ..Document::default()
+    })
 }
 
 fn refused(code: u16) -> What {
     What::Refused(Refused {
         outcome: CrawlStatus::Filter,
-        intent: if code == 761 { Intent::Keep } else { Intent::Gone },
+        intent: if code == 761 {
+            Intent::Keep
+        } else {
+            Intent::Gone
+        },
         code: Some(code),
         record: Noting::Keep,
     })
 }
 
 fn failed() -> What {
-    What::Failed { failing: Failing::Permanent, code: Some(700) }
+    What::Failed {
+        failing: Failing::Permanent,
+        code: Some(700),
+    }
 }
 
 #[tokio::test]
 async fn without_a_ledger_the_answer_names_the_cure() {
-    let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+    let ledger = Ledger::in_memory(Tolerance {
+        temporary_errors: 5,
+    });
     let desk = Desk::with(Arc::new(Nothing), ledger).await;
-    for path in ["urls", "urls/000000000000000000000000000000ff", "events", "ledger"] {
+    for path in [
+        "urls",
+        "urls/000000000000000000000000000000ff",
+        "events",
+        "ledger",
+    ] {
         let (status, said) = desk.get(path).await;
         assert_eq!(status, 404, "{path}");
-        assert!(said["detail"].as_str().unwrap().contains("ledger.keep: always"), "{path}: {said}");
+        assert!(
+            said["detail"]
+                .as_str()
+                .unwrap()
+                .contains("ledger.keep: always"),
+            "{path}: {said}"
+        );
     }
-    assert_eq!(desk.post("ledger/sweep", "{\"dry_run\": true}").await.0, 404);
+    assert_eq!(
+        desk.post("ledger/sweep", "{\"dry_run\": true}").await.0,
+        404
+    );
 }
 
 #[tokio::test]
@@ -155,7 +215,11 @@ async fn urls_are_found_by_what_is_remembered_of_them() {
     desk.note("news", "http://www.a.test/x", 1, delivered());
     desk.note("news", "http://b.test/", 2, delivered());
     desk.note("anonymous", "http://www.a.test/x", 3, refused(760));
-    let (x, y, b) = ("news http://www.a.test/x", "anonymous http://www.a.test/x", "news http://b.test/");
+    let (x, y, b) = (
+        "news http://www.a.test/x",
+        "anonymous http://www.a.test/x",
+        "news http://b.test/",
+    );
     for (query, found) in [
         ("", vec![y, b, x]),
         ("crawler=news", vec![b, x]),
@@ -174,11 +238,23 @@ async fn urls_are_found_by_what_is_remembered_of_them() {
     }
     let (_, list) = desk.get("urls?code=760").await;
     let one = &list["urls"][0];
-    let (status, record) = desk.get(&format!("urls/{}", one["key"].as_str().unwrap())).await;
+    let (status, record) = desk
+        .get(&format!("urls/{}", one["key"].as_str().unwrap()))
+        .await;
     assert_eq!((status, &record), (200, one));
     assert_eq!(record["status"], "REJECTED_FILTER");
-    assert_eq!(desk.get("urls/000000000000000000000000000000ff").await.0, 404);
-    for wrong in ["urls/1", "urls?hosts=a", "urls?limit=0", "urls?after=1", "urls?url=x", "urls?known=1"] {
+    assert_eq!(
+        desk.get("urls/000000000000000000000000000000ff").await.0,
+        404
+    );
+    for wrong in [
+        "urls/1",
+        "urls?hosts=a",
+        "urls?limit=0",
+        "urls?after=1",
+        "urls?url=x",
+        "urls?known=1",
+    ] {
         assert_eq!(desk.get(wrong).await.0, 400, "{wrong}");
     }
 }
@@ -192,7 +268,13 @@ async fn pages_of_urls_follow_on_each_other_without_a_gap() {
     let (mut seen, mut after) = (vec![], String::new());
     loop {
         let (_, list) = desk.get(&format!("urls?limit=10&after={after}")).await;
-        seen.extend(list["urls"].as_array().unwrap().iter().map(|url| url["url"].to_string()));
+        seen.extend(
+            list["urls"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|url| url["url"].to_string()),
+        );
         match list["next"].as_str() {
             Some(next) => after = next.to_owned(),
             None => break,
@@ -211,8 +293,15 @@ async fn what_cannot_be_read_is_no_short_list() {
     desk.ledger.close();
     for path in ["urls", "urls?code=760", "events", "events?kind=moved"] {
         let (status, said) = desk.get(path).await;
-        assert_eq!((status, &said["status"]), (503, &json!(503)), "{path}: {said}");
-        assert!(said["detail"].as_str().unwrap().contains("cannot be read"), "{path}: {said}");
+        assert_eq!(
+            (status, &said["status"]),
+            (503, &json!(503)),
+            "{path}: {said}"
+        );
+        assert!(
+            said["detail"].as_str().unwrap().contains("cannot be read"),
+            "{path}: {said}"
+        );
     }
     assert_eq!(desk.get("ledger").await.0, 200, "its numbers are in memory");
     let absent = desk.get("urls?url=http%3A%2F%2Fb.test%2F").await;
@@ -226,8 +315,14 @@ async fn what_cannot_be_read_is_no_short_list() {
 #[tokio::test]
 async fn the_feed_goes_on_behind_the_cursor() {
     let desk = Desk::new().await;
-    assert_eq!(desk.get("events").await, (200, json!({ "events": [], "next": 0, "more": false })));
-    for (n, what) in [refused(760), refused(761), failed(), refused(760)].into_iter().enumerate() {
+    assert_eq!(
+        desk.get("events").await,
+        (200, json!({ "events": [], "next": 0, "more": false }))
+    );
+    for (n, what) in [refused(760), refused(761), failed(), refused(760)]
+        .into_iter()
+        .enumerate()
+    {
         let url = format!("http://a.test/{n}");
         desk.note("news", &url, 1_767_225_600_000, delivered());
         desk.note("news", &url, 1_767_225_601_000, what);
@@ -249,15 +344,26 @@ async fn the_feed_goes_on_behind_the_cursor() {
         ("kind=&after=2&limit=2", vec![3, 4], 4, false),
     ] {
         let (_, feed) = desk.get(&format!("events?{query}")).await;
-        let seen: Vec<_> =
-            feed["events"].as_array().unwrap().iter().map(|e| e["id"].as_u64().unwrap()).collect();
+        let seen: Vec<_> = feed["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| e["id"].as_u64().unwrap())
+            .collect();
         assert_eq!(
             (seen, feed["next"].as_u64(), feed["more"].as_bool()),
             (ids, Some(next), Some(more)),
             "{query}"
         );
     }
-    for wrong in ["after=-1", "after=", "kind=gone", "limit=1001", "since=1", "after=1&after=2"] {
+    for wrong in [
+        "after=-1",
+        "after=",
+        "kind=gone",
+        "limit=1001",
+        "since=1",
+        "after=1&after=2",
+    ] {
         assert_eq!(desk.get(&format!("events?{wrong}")).await.0, 400, "{wrong}");
     }
 }
@@ -267,14 +373,25 @@ async fn a_sweep_is_started_once_and_followed() {
     let desk = Desk::new().await;
     desk.note("news", "http://a.test/", 1, delivered());
     let (status, stats) = desk.get("ledger").await;
-    assert_eq!((status, &stats["urls"], &stats["sweep"]), (200, &json!(1), &Json::Null));
+    assert_eq!(
+        (status, &stats["urls"], &stats["sweep"]),
+        (200, &json!(1), &Json::Null)
+    );
     assert_eq!(stats["by_status"]["ACCEPTED"], 1);
-    for wrong in ["", "{}", "{\"dry_run\": 1}", "{\"dry_run\": true, \"x\": 1}"] {
+    for wrong in [
+        "",
+        "{}",
+        "{\"dry_run\": 1}",
+        "{\"dry_run\": true, \"x\": 1}",
+    ] {
         assert_eq!(desk.post("ledger/sweep", wrong).await.0, 400, "{wrong}");
     }
     let (status, said) = desk.post("ledger/sweep", "{\"dry_run\": true}").await;
     assert_eq!((status, &said["sweep"]["dry_run"]), (202, &json!(true)));
-    assert_eq!(desk.post("ledger/sweep", "{\"dry_run\": false}").await.0, 409);
+    assert_eq!(
+        desk.post("ledger/sweep", "{\"dry_run\": false}").await.0,
+        409
+    );
     let (_, stats) = desk.get("ledger").await;
     let sweep = &stats["sweep"];
     assert_eq!(

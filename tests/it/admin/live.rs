@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crawlgate::admin::live::LiveApi;
 use crawlgate::metrics::CrawlerIndex;
 use crawlgate::metrics::labels::Source;
-use crawlgate::metrics::log::{Closed, Destination, LineFormat, Log, LogSettings, QueryText, Share};
+use crawlgate::metrics::log::{
+    Closed, Destination, LineFormat, Log, LogSettings, QueryText, Share,
+};
 use crawlgate::metrics::record::{Keep, Recorder};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
@@ -34,13 +36,21 @@ impl Live {
 
     /// What is written nowhere.
     async fn unwritten() -> Self {
-        Self::new(LogSettings { to: Destination::None, ..LogSettings::default() }).await
+        Self::new(LogSettings {
+            to: Destination::None,
+            ..LogSettings::default()
+        })
+        .await
     }
 
     /// What is all written.
     async fn written() -> Self {
         let to = Destination::Writer(Box::new(std::io::sink()));
-        Self::new(LogSettings { to, ..LogSettings::default() }).await
+        Self::new(LogSettings {
+            to,
+            ..LogSettings::default()
+        })
+        .await
     }
 
     async fn guarded(settings: LogSettings, token: Option<&str>) -> Self {
@@ -57,7 +67,11 @@ impl Live {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { addr, recorder, bot }
+        Self {
+            addr,
+            recorder,
+            bot,
+        }
     }
 
     fn log(&self) -> &Log {
@@ -102,29 +116,49 @@ impl Live {
     /// The whole answer to a request that ends.
     async fn ask(&self, line: &str, fields: &str) -> String {
         self.settle();
-        let bench = Bench { addr: self.addr, draining: Arc::default() };
-        bench.raw(&format!("{line} HTTP/1.0\r\nHost: {}\r\n{fields}\r\n", self.addr)).await
+        let bench = Bench {
+            addr: self.addr,
+            draining: Arc::default(),
+        };
+        bench
+            .raw(&format!(
+                "{line} HTTP/1.0\r\nHost: {}\r\n{fields}\r\n",
+                self.addr
+            ))
+            .await
     }
 
     /// The lines that are in the ring.
     async fn recent(&self, query: &str) -> Vec<Value> {
-        let answer = self.ask(&format!("GET /api/v1/decisions?follow=false&{query}"), "").await;
+        let answer = self
+            .ask(&format!("GET /api/v1/decisions?follow=false&{query}"), "")
+            .await;
         assert_eq!(status(&answer), 200, "{query}: {answer}");
-        body(&answer).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+        body(&answer)
+            .lines()
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect()
     }
 
     async fn urls(&self, query: &str) -> Vec<String> {
         let lines = self.recent(query).await;
-        lines.iter().map(|line| line["url"].as_str().unwrap_or("-").to_owned()).collect()
+        lines
+            .iter()
+            .map(|line| line["url"].as_str().unwrap_or("-").to_owned())
+            .collect()
     }
 
     /// A stream behind its head.
     async fn follow(&self, query: &str) -> Stream {
-        self.follow_on(TcpStream::connect(self.addr).await.unwrap(), query).await
+        self.follow_on(TcpStream::connect(self.addr).await.unwrap(), query)
+            .await
     }
 
     async fn follow_on(&self, mut stream: TcpStream, query: &str) -> Stream {
-        let request = format!("GET /api/v1/decisions?{query} HTTP/1.0\r\nHost: {}\r\n\r\n", self.addr);
+        let request = format!(
+            "GET /api/v1/decisions?{query} HTTP/1.0\r\nHost: {}\r\n\r\n",
+            self.addr
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut stream = Stream(BufReader::new(stream));
         let first = stream.line().await.unwrap();
@@ -134,7 +168,9 @@ impl Live {
     }
 
     async fn is_full(&self) -> bool {
-        let answer = self.ask("GET /api/v1/decisions?recent=0&follow=false", "").await;
+        let answer = self
+            .ask("GET /api/v1/decisions?recent=0&follow=false", "")
+            .await;
         match status(&answer) {
             200 => false,
             503 => true,
@@ -148,7 +184,9 @@ struct Stream(BufReader<TcpStream>);
 impl Stream {
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = tokio::time::timeout(LONG, self.0.read_line(&mut line)).await.expect("a line in time");
+        let read = tokio::time::timeout(LONG, self.0.read_line(&mut line))
+            .await
+            .expect("a line in time");
         (read.unwrap() > 0).then_some(line)
     }
 
@@ -176,15 +214,23 @@ async fn the_latest_decisions_are_shown_the_oldest_first() {
         (urls.len(), urls[0].as_str(), urls[99].as_str()),
         (100, "http://a.test/50", "http://a.test/149")
     );
-    assert_eq!(live.urls("recent=2").await, ["http://a.test/148", "http://a.test/149"]);
+    assert_eq!(
+        live.urls("recent=2").await,
+        ["http://a.test/148", "http://a.test/149"]
+    );
     assert_eq!(live.urls("recent=0").await, Vec::<String>::new());
     assert_eq!(live.urls("recent=10000").await.len(), 150);
-    assert_eq!(live.urls("recent=1&url=test/1&url=test/3").await, ["http://a.test/149"]);
+    assert_eq!(
+        live.urls("recent=1&url=test/1&url=test/3").await,
+        ["http://a.test/149"]
+    );
 
     let answer = live.ask("GET /api/v1/decisions?follow=false", "").await;
-    for field in
-        ["content-type: application/x-ndjson", "cache-control: no-store", "x-content-type-options: nosniff"]
-    {
+    for field in [
+        "content-type: application/x-ndjson",
+        "cache-control: no-store",
+        "x-content-type-options: nosniff",
+    ] {
         assert!(answer.contains(&format!("{field}\r\n")), "{answer}");
     }
     let head = live.ask("HEAD /api/v1/decisions", "").await;
@@ -250,16 +296,29 @@ async fn parameters_that_cannot_be_read_are_problems() {
         "a&b",
         "follow=false&zzz=1",
     ] {
-        let answer = live.ask(&format!("GET /api/v1/decisions?{query}"), "").await;
+        let answer = live
+            .ask(&format!("GET /api/v1/decisions?{query}"), "")
+            .await;
         assert_eq!(status(&answer), 400, "{query}: {answer}");
-        assert!(answer.contains("content-type: application/problem+json\r\n"), "{query}");
+        assert!(
+            answer.contains("content-type: application/problem+json\r\n"),
+            "{query}"
+        );
         let problem: Value = serde_json::from_str(body(&answer)).unwrap();
         assert!(!problem["detail"].as_str().unwrap().is_empty());
     }
     let many = "host=a&".repeat(65);
-    assert_eq!(status(&live.ask(&format!("GET /api/v1/decisions?{many}"), "").await), 400);
+    assert_eq!(
+        status(&live.ask(&format!("GET /api/v1/decisions?{many}"), "").await),
+        400
+    );
     for method in ["POST", "DELETE", "PUT", "OPTIONS"] {
-        let answer = live.ask(&format!("{method} /api/v1/decisions"), "Content-Length: 0\r\n").await;
+        let answer = live
+            .ask(
+                &format!("{method} /api/v1/decisions"),
+                "Content-Length: 0\r\n",
+            )
+            .await;
         assert_eq!(status(&answer), 405, "{method}");
         assert!(answer.contains("allow: GET, HEAD\r\n"), "{answer}");
     }
@@ -267,15 +326,23 @@ async fn parameters_that_cannot_be_read_are_problems() {
 
 #[tokio::test]
 async fn a_token_is_asked_for() {
-    let settings = LogSettings { to: Destination::None, ..LogSettings::default() };
+    let settings = LogSettings {
+        to: Destination::None,
+        ..LogSettings::default()
+    };
     let live = Live::guarded(settings, Some(TOKEN)).await;
     for (fields, expected) in [
         (String::new(), 401),
         ("Authorization: Bearer wrong-horse-battery\r\n".into(), 401),
         (format!("Authorization: Bearer {TOKEN}\r\n"), 200),
-        (format!("Authorization: Bearer {TOKEN}\r\nOrigin: http://evil.example\r\n"), 403),
+        (
+            format!("Authorization: Bearer {TOKEN}\r\nOrigin: http://evil.example\r\n"),
+            403,
+        ),
     ] {
-        let answer = live.ask("GET /api/v1/decisions?follow=false", &fields).await;
+        let answer = live
+            .ask("GET /api/v1/decisions?follow=false", &fields)
+            .await;
         assert_eq!(status(&answer), expected, "{fields}");
     }
 }
@@ -286,9 +353,29 @@ async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
     let written = || Destination::Writer(Box::new(std::io::sink()));
     let usual = LogSettings::default;
     for (what, settings) in [
-        ("none", LogSettings { to: Destination::None, ..usual() }),
-        ("squid", LogSettings { to: written(), format: LineFormat::Squid, ..usual() }),
-        ("no allows", LogSettings { to: written(), allows: Share::new(0.0).unwrap(), ..usual() }),
+        (
+            "none",
+            LogSettings {
+                to: Destination::None,
+                ..usual()
+            },
+        ),
+        (
+            "squid",
+            LogSettings {
+                to: written(),
+                format: LineFormat::Squid,
+                ..usual()
+            },
+        ),
+        (
+            "no allows",
+            LogSettings {
+                to: written(),
+                allows: Share::new(0.0).unwrap(),
+                ..usual()
+            },
+        ),
         (
             "squid, no allows",
             LogSettings {
@@ -316,13 +403,24 @@ async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
 
 #[tokio::test]
 async fn what_the_log_hides_is_hidden_here() {
-    for to in [Destination::None, Destination::Writer(Box::new(std::io::sink()))] {
-        let live = Live::new(LogSettings { to, query: QueryText::Redacted, ..LogSettings::default() }).await;
+    for to in [
+        Destination::None,
+        Destination::Writer(Box::new(std::io::sink())),
+    ] {
+        let live = Live::new(LogSettings {
+            to,
+            query: QueryText::Redacted,
+            ..LogSettings::default()
+        })
+        .await;
         live.reject("http://a.test/s?secret=1");
         live.reject_keeping("http://b.test/secret", Keep::Host);
         live.reject_keeping("http://c.test/secret", Keep::None);
         let shown = live.ask("GET /api/v1/decisions?follow=false", "").await;
-        assert!(!shown.contains("secret") && !shown.contains("c.test"), "{shown}");
+        assert!(
+            !shown.contains("secret") && !shown.contains("c.test"),
+            "{shown}"
+        );
         assert_eq!(live.urls("").await, ["http://a.test/s?redacted", "-", "-"]);
         assert_eq!(live.urls("url=secret").await, Vec::<String>::new());
         // Half a URL is no fact.
@@ -343,7 +441,9 @@ async fn a_reader_that_is_too_slow_is_told_what_it_lost() {
     // What the kernel takes in its place is little.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();
-    let mut stream = live.follow_on(socket.connect(live.addr).await.unwrap(), "recent=0").await;
+    let mut stream = live
+        .follow_on(socket.connect(live.addr).await.unwrap(), "recent=0")
+        .await;
     const ALL: u64 = 30_000;
     for n in 0..ALL {
         live.allow("http://a.test/a/path/that/is/as/long/as/most/are?and=a&query=too");
@@ -374,13 +474,20 @@ async fn only_so_many_may_follow_and_who_leaves_makes_room() {
     assert_eq!(status(&refused), 503);
     assert!(refused.contains("retry-after: 10\r\n"), "{refused}");
     assert_eq!(status(&live.ask("HEAD /api/v1/decisions", "").await), 200);
-    assert_eq!(status(&live.ask("GET /healthz", "").await), 200, "other pages go on");
+    assert_eq!(
+        status(&live.ask("GET /healthz", "").await),
+        200,
+        "other pages go on"
+    );
 
     streams.pop();
     let waited = AtomicUsize::new(0);
     while live.is_full().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(waited.fetch_add(1, Ordering::Relaxed) < 4_000, "its place is never free");
+        assert!(
+            waited.fetch_add(1, Ordering::Relaxed) < 4_000,
+            "its place is never free"
+        );
     }
     // The others hear on.
     live.reject("http://a.test/1");
@@ -427,7 +534,10 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
     let waited = AtomicUsize::new(0);
     while live.is_full().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(waited.fetch_add(1, Ordering::Relaxed) < 4_000, "its place is never free");
+        assert!(
+            waited.fetch_add(1, Ordering::Relaxed) < 4_000,
+            "its place is never free"
+        );
     }
 }
 
@@ -436,7 +546,12 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
 async fn a_destination_that_blocks_blinds_nobody() {
     let (gate, blocked) = std::sync::mpsc::channel::<()>();
     let to = Destination::Writer(Box::new(Blocks(blocked)));
-    let live = Live::new(LogSettings { to, queue: 8 << 10, ..LogSettings::default() }).await;
+    let live = Live::new(LogSettings {
+        to,
+        queue: 8 << 10,
+        ..LogSettings::default()
+    })
+    .await;
     let mut stream = live.follow("recent=0").await;
     // More than the log has room for, one at a time: each is seen before the next is made.
     for n in 0..100 {
@@ -491,7 +606,11 @@ async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
             json!({ "url": "http://a.test/x?q=1", "method": "GET", "crawler": "anonymous" }),
         ),
         (&hidden, "reject", Value::Null),
-        (&allowed, "allow", json!({ "url": "http://b.test/", "method": "HEAD", "crawler": "news-bot" })),
+        (
+            &allowed,
+            "allow",
+            json!({ "url": "http://b.test/", "method": "HEAD", "crawler": "news-bot" }),
+        ),
     ] {
         let answer = live.ask(&format!("GET /api/v1/decisions/{id}"), "").await;
         assert_eq!(status(&answer), 200, "{answer}");
@@ -510,17 +629,33 @@ async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
         ("4bf92f3577b34da6a3ce929d0e0e4736", 404),
         ("ffffffff-ffff", 404),
     ] {
-        assert_eq!(status(&live.ask(&format!("GET /api/v1/decisions/{id}"), "").await), expected, "{id}");
+        assert_eq!(
+            status(&live.ask(&format!("GET /api/v1/decisions/{id}"), "").await),
+            expected,
+            "{id}"
+        );
     }
     // More than are kept.
     for _ in 0..11_000 {
         live.allow("http://b.test/");
     }
-    let gone = live.ask(&format!("GET /api/v1/decisions/{refused}"), "").await;
+    let gone = live
+        .ask(&format!("GET /api/v1/decisions/{refused}"), "")
+        .await;
     assert_eq!(status(&gone), 404);
-    assert!(body(&gone).contains("reach back to 20") && body(&gone).contains("\"since\":\"20"), "{gone}");
+    assert!(
+        body(&gone).contains("reach back to 20") && body(&gone).contains("\"since\":\"20"),
+        "{gone}"
+    );
     assert_eq!(
-        status(&live.ask(&format!("POST /api/v1/decisions/{refused}"), "Content-Length: 0\r\n").await),
+        status(
+            &live
+                .ask(
+                    &format!("POST /api/v1/decisions/{refused}"),
+                    "Content-Length: 0\r\n"
+                )
+                .await
+        ),
         405
     );
 }

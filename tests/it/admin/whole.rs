@@ -36,36 +36,63 @@ fn what_the_proxy_does_is_shown() {
     let origin = Origin::start(|visit| {
         while let Some(request) = visit.request() {
             let file = "User-agent: *\nDisallow: /private\n";
-            let body = if request.starts_with("GET /robots.txt ") { file } else { "page" };
+            let body = if request.starts_with("GET /robots.txt ") {
+                file
+            } else {
+                "page"
+            };
             let length = body.len();
-            visit.send(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"));
+            visit.send(&format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
+            ));
         }
     });
-    let get = |path: &str| Client::new(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port));
+    let get =
+        |path: &str| Client::new(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port));
     let mut stream = Raw::connect(gate.admin);
-    stream.send(&format!("GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n", gate.admin));
+    stream.send(&format!(
+        "GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n",
+        gate.admin
+    ));
     assert!(stream.until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
 
     assert_eq!(get("/x").status, 200);
     // Lines of different workers may stand in the ring in either order.
-    until("the first is in the ring", || shown(&gate, "decisions/00000000-0")["decisions"] == 1);
+    until("the first is in the ring", || {
+        shown(&gate, "decisions/00000000-0")["decisions"] == 1
+    });
     let refused = get("/private?q=1");
     assert_eq!(refused.field("crawl-reason"), Some("robots_txt"));
     let id = refused.field("crawl-decision").unwrap().to_owned();
-    until("it is in the ring", || admin(&gate, &format!("GET /api/v1/decisions/{id}")).status == 200);
+    until("it is in the ring", || {
+        admin(&gate, &format!("GET /api/v1/decisions/{id}")).status == 200
+    });
     let found = shown(&gate, &format!("decisions/{id}"));
-    assert_eq!((&found["decision"], &found["verdict"]), (&json!(id), &json!("reject")));
+    assert_eq!(
+        (&found["decision"], &found["verdict"]),
+        (&json!(id), &json!("reject"))
+    );
     assert_eq!(found["host"], "a.test");
     assert_eq!(admin(&gate, "GET /api/v1/decisions/00000000-0").status, 404);
     let none = shown(&gate, "decisions/00000000-0");
-    assert!(none["detail"].as_str().unwrap().contains("reach back to 20"), "{none}");
+    assert!(
+        none["detail"]
+            .as_str()
+            .unwrap()
+            .contains("reach back to 20"),
+        "{none}"
+    );
     assert_eq!(none["decisions"], 2);
 
     a_trace_is_found(&gate, origin.port);
 
     let url = format!("http://a.test:{}/private/y", origin.port);
     let host = shown(&gate, &format!("hosts/a.test?url={url}"));
-    assert_eq!((&host["tracked"], &host["slots"]), (&json!(true), &json!({ "used": 0, "of": 3 })), "{host}");
+    assert_eq!(
+        (&host["tracked"], &host["slots"]),
+        (&json!(true), &json!({ "used": 0, "of": 3 })),
+        "{host}"
+    );
     let robots = &host["robots"][0];
     assert_eq!(
         (&robots["status"], &robots["authority"]),
@@ -85,7 +112,10 @@ fn what_the_proxy_does_is_shown() {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_str(line).expect(line))
         .collect();
-    let verdicts: Vec<_> = lines.iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    let verdicts: Vec<_> = lines
+        .iter()
+        .map(|line| line["verdict"].as_str().unwrap())
+        .collect();
     assert_eq!(verdicts, ["allow", "reject", "allow", "reject"]);
 }
 
@@ -103,13 +133,20 @@ fn a_trace_is_found(gate: &Gate, port: u16) {
     until("the first is in the ring", || {
         admin(gate, &format!("GET /api/v1/decisions/{TRACE}")).status == 200
     });
-    let second = traced("/private").field("crawl-decision").unwrap().to_owned();
+    let second = traced("/private")
+        .field("crawl-decision")
+        .unwrap()
+        .to_owned();
     until("both are in the ring", || {
         let found = admin(gate, &format!("GET /api/v1/decisions/{TRACE}"));
         found.status == 200 && found.body.contains("others\":[\"")
     });
     let found = shown(gate, &format!("decisions/{TRACE}"));
-    assert_eq!((&found["trace"], &found["decision"]), (&json!(TRACE), &json!(second)), "{found}");
+    assert_eq!(
+        (&found["trace"], &found["decision"]),
+        (&json!(TRACE), &json!(second)),
+        "{found}"
+    );
     let others = found["others"].as_array().unwrap();
     let first = shown(gate, &format!("decisions/{}", others[0].as_str().unwrap()));
     assert_eq!(

@@ -46,9 +46,17 @@ const ODD: [&str; 28] = [
 ];
 
 fn load(document: &Json, cases: &str) -> Result<Compiled, Vec<Problem>> {
-    let head = document.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
+    let head = document
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(key, value)| format!("{key}: {value}\n"));
     let text = format!("{}cases:\n{cases}", head.collect::<String>());
-    let cases = if cases.is_empty() { text.replace("cases:\n", "") } else { text };
+    let cases = if cases.is_empty() {
+        text.replace("cases:\n", "")
+    } else {
+        text
+    };
     compile::load(&MemoryFiles::new().with("p.yaml", cases), "p.yaml")
 }
 
@@ -57,7 +65,9 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
     let mut generator = Generator::whole(7);
     for _ in 0..POLICIES {
         let document = generator.made().to_json();
-        let Ok(policy) = load(&document, "") else { panic!("{document}") };
+        let Ok(policy) = load(&document, "") else {
+            panic!("{document}")
+        };
         let mut cases = String::new();
         for _ in 0..4 {
             let mut given = generator.world().to_json();
@@ -72,14 +82,22 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
         let again = again.unwrap_or_else(|problems| panic!("{problems:#?}\n{cases}\n{document}"));
         for case in &again.cases {
             let passed = run_case(&again.policy, case);
-            assert!(passed.is_ok(), "{:#?}\n{cases}\n{document}", passed.unwrap_err().mismatches);
+            assert!(
+                passed.is_ok(),
+                "{:#?}\n{cases}\n{document}",
+                passed.unwrap_err().mismatches
+            );
         }
     }
 }
 
 /// Texts that look like something else, in facts that take any.
 fn oddities(facts: &mut Json, rng: &mut Rng) {
-    let odd = |rng: &mut Rng| (0..rng.usize(1..6)).map(|_| ODD[rng.usize(..ODD.len())]).collect::<String>();
+    let odd = |rng: &mut Rng| {
+        (0..rng.usize(1..6))
+            .map(|_| ODD[rng.usize(..ODD.len())])
+            .collect::<String>()
+    };
     if rng.bool() {
         facts["referer"] = odd(rng).into();
     }

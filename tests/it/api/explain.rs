@@ -14,7 +14,9 @@ rules:
 ";
 
 async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
-    bench.ask("POST /api/v1/explain", body.to_string().as_bytes()).await
+    bench
+        .ask("POST /api/v1/explain", body.to_string().as_bytes())
+        .await
 }
 
 #[tokio::test]
@@ -23,16 +25,28 @@ async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
     let (status, said) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
     assert_eq!(status, 200, "{said}");
     assert_eq!(said["url"], "http://a.example/cgi-bin/x");
-    assert_eq!((&said["rules"][0]["rule"], &said["rules"][0]["status"]), (&"cgi".into(), &"matched".into()));
     assert_eq!(
-        (&said["decision"]["verdict"], &said["decision"]["rule"], &said["decision"]["status"]),
+        (&said["rules"][0]["rule"], &said["rules"][0]["status"]),
+        (&"cgi".into(), &"matched".into())
+    );
+    assert_eq!(
+        (
+            &said["decision"]["verdict"],
+            &said["decision"]["rule"],
+            &said["decision"]["status"]
+        ),
         (&"reject".into(), &"cgi".into(), &451.into())
     );
     assert_eq!(said["answer"]["profile"], "generic");
     let answers = said["answers"].as_array().unwrap();
     assert_eq!(answers.len(), 10);
     assert!(answers.contains(&said["answer"]));
-    let of = |profile: &str| answers.iter().find(|answer| answer["profile"] == profile).unwrap();
+    let of = |profile: &str| {
+        answers
+            .iter()
+            .find(|answer| answer["profile"] == profile)
+            .unwrap()
+    };
     assert_eq!(of("nutch")["status_line"], "HTTP/1.1 410 Gone");
     assert_eq!(of("heritrix")["kind"], "refused");
     let case = "- url: \"http://A.example/cgi-bin/x\"\n  \
@@ -53,8 +67,15 @@ async fn the_profile_is_the_one_asked_for_or_the_crawlers() {
         let mut body = facts;
         body["url"] = "http://a.example/cgi-bin/x".into();
         let (status, said) = explain(&bench, &body).await;
-        assert_eq!((status, &said["answer"]["profile"]), (200, &profile.into()), "{body}");
-        let named = said["case"].as_str().unwrap().contains(&format!("\n  profile: {profile}\n"));
+        assert_eq!(
+            (status, &said["answer"]["profile"]),
+            (200, &profile.into()),
+            "{body}"
+        );
+        let named = said["case"]
+            .as_str()
+            .unwrap()
+            .contains(&format!("\n  profile: {profile}\n"));
         assert_eq!(named, body["profile"].is_string(), "{said}");
     }
 }
@@ -64,8 +85,16 @@ async fn stages_run_as_far_as_the_facts_reach() {
     let bench = Bench::new(POLICY).await;
     for (facts, verdict, stage) in [
         (json!({ "url": "http://a.example/s" }), "allow", "request"),
-        (json!({ "url": "http://a.example/s", "content_type": "video/mp4" }), "reject", "response"),
-        (json!({ "url": "http://a.example/s", "tunnel": true }), "undecided", "connect"),
+        (
+            json!({ "url": "http://a.example/s", "content_type": "video/mp4" }),
+            "reject",
+            "response",
+        ),
+        (
+            json!({ "url": "http://a.example/s", "tunnel": true }),
+            "undecided",
+            "connect",
+        ),
     ] {
         let (_, said) = explain(&bench, &facts).await;
         assert_eq!(said["decision"]["verdict"], verdict, "{facts}");
@@ -82,18 +111,36 @@ async fn facts_that_cannot_be_read_are_a_problem() {
         ("{}", "`url` is missing"),
         (r#"{"url": 1}"#, "`url` must be text"),
         (r#"{"url": "http://a.example:99999/"}"#, "port"),
-        (r#"{"url": "http://a.example/", "crawlr": "x"}"#, "did you mean `crawler`"),
-        (r#"{"url": "http://a.example/", "profile": "scrappy"}"#, "did you mean `scrapy`"),
-        (r#"{"url": "http://a.example/", "profile": 1}"#, "`profile` must be one of generic"),
-        (r#"{"url": "http://a.example/", "depth": -1}"#, "`depth` must be a whole number"),
+        (
+            r#"{"url": "http://a.example/", "crawlr": "x"}"#,
+            "did you mean `crawler`",
+        ),
+        (
+            r#"{"url": "http://a.example/", "profile": "scrappy"}"#,
+            "did you mean `scrapy`",
+        ),
+        (
+            r#"{"url": "http://a.example/", "profile": 1}"#,
+            "`profile` must be one of generic",
+        ),
+        (
+            r#"{"url": "http://a.example/", "depth": -1}"#,
+            "`depth` must be a whole number",
+        ),
     ] {
         let (status, problem) = bench.ask("POST /api/v1/explain", body.as_bytes()).await;
         assert_eq!((status, &problem["status"]), (400, &400.into()), "{body}");
-        assert!(problem["detail"].as_str().unwrap().contains(said), "{body}: {problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains(said),
+            "{body}: {problem}"
+        );
     }
     let long = json!({ "url": "http://a.example/", "referer": "x".repeat(64 << 10) });
     let (status, problem) = explain(&bench, &long).await;
-    assert_eq!((status, &problem["detail"]), (413, &"the body is longer than 64 KiB".into()));
+    assert_eq!(
+        (status, &problem["detail"]),
+        (413, &"the body is longer than 64 KiB".into())
+    );
     let words = json!({ "url": "http://a.example/", "x".repeat(10_000): 1 });
     let (_, problem) = explain(&bench, &words).await;
     assert!(problem["detail"].as_str().unwrap().len() < 300, "{problem}");

@@ -24,17 +24,34 @@ const URI: &str = "http://document.invalid/";
 fn operations(document: &Json) -> Vec<(String, String, bool)> {
     let mut all = vec![];
     for (path, item) in document["paths"].as_object().unwrap() {
-        let sample = path.replace("{id}", "1").replace("{host}", "a.example").replace("{file}", "app.js");
-        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
-            all.push((method.to_uppercase(), sample.clone(), operation["security"] != json!([{}])));
+        let sample = path
+            .replace("{id}", "1")
+            .replace("{host}", "a.example")
+            .replace("{file}", "app.js");
+        for (method, operation) in item
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(key, _)| *key != "parameters")
+        {
+            all.push((
+                method.to_uppercase(),
+                sample.clone(),
+                operation["security"] != json!([{}]),
+            ));
         }
     }
     all
 }
 
 async fn document(bench: &Bench) -> Json {
-    let answer = bench.ask_with("GET /api/v1/openapi.json", &bearer(TOKEN), b"").await;
-    assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+    let answer = bench
+        .ask_with("GET /api/v1/openapi.json", &bearer(TOKEN), b"")
+        .await;
+    assert!(
+        answer.contains("content-type: application/json\r\n"),
+        "{answer}"
+    );
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
@@ -43,7 +60,11 @@ fn bearer(token: &str) -> String {
 }
 
 fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0)
 }
 
 #[tokio::test]
@@ -63,7 +84,10 @@ async fn every_operation_is_guarded() {
         for (fields, refused) in [
             (String::new(), closed.then_some(401)),
             (bearer("wrong-horse-battery"), closed.then_some(401)),
-            ("Authorization: Basic d3Jvbmc6d3Jvbmctd3Jvbmctd3Jvbmc=\r\n".into(), closed.then_some(401)),
+            (
+                "Authorization: Basic d3Jvbmc6d3Jvbmctd3Jvbmctd3Jvbmc=\r\n".into(),
+                closed.then_some(401),
+            ),
             (format!("{token}{token}"), closed.then_some(401)),
             (basic.to_owned(), None),
             (token.clone(), None),
@@ -77,13 +101,29 @@ async fn every_operation_is_guarded() {
             let answer = bench.ask_with(&line, &fields, b"").await;
             match refused {
                 Some(expected) => assert_eq!(status(&answer), expected, "{line} {fields}"),
-                None => assert!(!matches!(status(&answer), 0 | 401 | 403 | 405), "{line} {fields}: {answer}"),
+                None => assert!(
+                    !matches!(status(&answer), 0 | 401 | 403 | 405),
+                    "{line} {fields}: {answer}"
+                ),
             }
-            assert_eq!(answer.contains("www-authenticate: Basic"), refused == Some(401), "{line} {fields}");
+            assert_eq!(
+                answer.contains("www-authenticate: Basic"),
+                refused == Some(401),
+                "{line} {fields}"
+            );
         }
-        let poll =
-            bench.ask_with(&line, "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n", b"").await;
-        assert_eq!(poll.contains("www-authenticate: Bearer"), closed, "{line}: {poll}");
+        let poll = bench
+            .ask_with(
+                &line,
+                "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n",
+                b"",
+            )
+            .await;
+        assert_eq!(
+            poll.contains("www-authenticate: Bearer"),
+            closed,
+            "{line}: {poll}"
+        );
         assert!(!poll.contains("www-authenticate: Basic"), "{line}: {poll}");
         // What is refused says nothing of what there would be.
         for other in ["PATCH", "OPTIONS", "HEAD", "BREW"] {
@@ -91,13 +131,29 @@ async fn every_operation_is_guarded() {
             assert_eq!(status(&answer) == 401, closed, "{other} {path}: {answer}");
         }
         for (request, expected) in [
-            (format!("{line} HTTP/1.1\r\nHost: evil.example\r\n{token}\r\n"), 403),
-            (format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:1\r\n{token}\r\n"), 403),
+            (
+                format!("{line} HTTP/1.1\r\nHost: evil.example\r\n{token}\r\n"),
+                403,
+            ),
+            (
+                format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:1\r\n{token}\r\n"),
+                403,
+            ),
             (format!("{line} HTTP/1.1\r\n{token}\r\n"), 400),
-            (format!("{line} HTTP/1.1\r\nHost: {own}\r\nHost: {own}\r\n{token}\r\n"), 400),
-            (format!("{method} http://{own}{path} HTTP/1.1\r\nHost: {own}\r\n{token}\r\n"), 400),
+            (
+                format!("{line} HTTP/1.1\r\nHost: {own}\r\nHost: {own}\r\n{token}\r\n"),
+                400,
+            ),
+            (
+                format!("{method} http://{own}{path} HTTP/1.1\r\nHost: {own}\r\n{token}\r\n"),
+                400,
+            ),
         ] {
-            assert_eq!(status(&bench.raw(request.as_bytes()).await), expected, "{request}");
+            assert_eq!(
+                status(&bench.raw(request.as_bytes()).await),
+                expected,
+                "{request}"
+            );
         }
     }
     let connect = bench.ask_with(&format!("CONNECT {own}"), &token, b"").await;
@@ -110,20 +166,34 @@ async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body
     let (document, token) = (document(&bench).await, bearer(TOKEN));
     let all = operations(&document);
     for (method, path, _) in &all {
-        let mut taken: Vec<&str> =
-            all.iter().filter(|(_, other, _)| other == path).map(|(method, ..)| method.as_str()).collect();
+        let mut taken: Vec<&str> = all
+            .iter()
+            .filter(|(_, other, _)| other == path)
+            .map(|(method, ..)| method.as_str())
+            .collect();
         if method == "GET" {
             let get = bench.ask_with(&format!("GET {path}"), &token, b"").await;
             let head = bench.ask_with(&format!("HEAD {path}"), &token, b"").await;
-            assert_eq!((status(&head), head.ends_with("\r\n\r\n")), (status(&get), true), "{path}");
+            assert_eq!(
+                (status(&head), head.ends_with("\r\n\r\n")),
+                (status(&get), true),
+                "{path}"
+            );
             taken.push("HEAD");
         }
         for other in ["PATCH", "PUT", "OPTIONS", "TRACE", "BREW"] {
-            let answer = bench.ask_with(&format!("{other} {path}"), &token, b"").await;
+            let answer = bench
+                .ask_with(&format!("{other} {path}"), &token, b"")
+                .await;
             assert_eq!(status(&answer), 405, "{other} {path}");
-            let allow = answer.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap();
+            let allow = answer
+                .lines()
+                .find_map(|line| line.strip_prefix("allow: "))
+                .unwrap();
             assert!(
-                taken.iter().all(|method| allow.split(", ").any(|known| known == *method)),
+                taken
+                    .iter()
+                    .all(|method| allow.split(", ").any(|known| known == *method)),
                 "{path}: {allow}"
             );
         }
@@ -135,11 +205,14 @@ async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body
 async fn answers_are_as_described() {
     let bench = Bench::with(POLICY, Some(BEFORE), Readiness::new(Vec::new)).await;
     let (_, document) = bench.ask("GET /api/v1/openapi.json", b"").await;
-    let (status, answer) = Bench::uncounted(POLICY).await.ask("GET /api/v1/status", b"").await;
+    let (status, answer) = Bench::uncounted(POLICY)
+        .await
+        .ask("GET /api/v1/status", b"")
+        .await;
     fits(&document, "get /api/v1/status", status, &answer);
-    let stop = json!({ "what": "a.example", "reason": "they have called", "for": "1h" }).to_string();
-    let facts =
-        json!({ "url": "http://a.example/cgi-bin/x", "content_type": "text/html", "crawler": "news" });
+    let stop =
+        json!({ "what": "a.example", "reason": "they have called", "for": "1h" }).to_string();
+    let facts = json!({ "url": "http://a.example/cgi-bin/x", "content_type": "text/html", "crawler": "news" });
     for (line, template, body, expected) in [
         ("GET /api/v1/status", "", String::new(), 200),
         ("GET /api/v1/policy", "", String::new(), 200),
@@ -147,20 +220,40 @@ async fn answers_are_as_described() {
         ("GET /api/v1/shadow", "", String::new(), 200),
         ("GET /api/v1/stops", "", String::new(), 200),
         ("POST /api/v1/explain", "", facts.to_string(), 200),
-        ("POST /api/v1/explain", "", json!({ "url": "http://a.example/", "tunnel": true }).to_string(), 200),
+        (
+            "POST /api/v1/explain",
+            "",
+            json!({ "url": "http://a.example/", "tunnel": true }).to_string(),
+            200,
+        ),
         ("POST /api/v1/explain", "", "{}".into(), 400),
         ("POST /api/v1/explain", "", "x".repeat(70_000), 413),
         ("POST /api/v1/stops", "", stop.clone(), 201),
         ("GET /api/v1/stops", "", String::new(), 200),
-        ("GET /api/v1/stops/11", "/api/v1/stops/{id}", String::new(), 404),
-        ("DELETE /api/v1/stops/11", "/api/v1/stops/{id}", String::new(), 404),
+        (
+            "GET /api/v1/stops/11",
+            "/api/v1/stops/{id}",
+            String::new(),
+            404,
+        ),
+        (
+            "DELETE /api/v1/stops/11",
+            "/api/v1/stops/{id}",
+            String::new(),
+            404,
+        ),
         ("GET /ca.pem", "", String::new(), 404),
     ] {
         let (status, answer) = bench.ask(line, body.as_bytes()).await;
         assert_eq!(status, expected, "{line}: {answer}");
         let (method, path) = line.split_once(' ').unwrap();
         let template = if template.is_empty() { path } else { template };
-        fits(&document, &format!("{} {template}", method.to_lowercase()), status, &answer);
+        fits(
+            &document,
+            &format!("{} {template}", method.to_lowercase()),
+            status,
+            &answer,
+        );
     }
 }
 
@@ -169,18 +262,29 @@ fn fits(document: &Json, operation: &str, status: u16, answer: &Json) {
     let (method, path) = operation.split_once(' ').unwrap();
     let escaped = |text: &str| text.replace('~', "~0").replace('/', "~1");
     let mut pointer = format!("/paths/{}/{method}/responses/{status}", escaped(path));
-    if let Some(reference) =
-        document.pointer(&pointer).unwrap_or_else(|| panic!("{pointer}"))["$ref"].as_str()
+    if let Some(reference) = document
+        .pointer(&pointer)
+        .unwrap_or_else(|| panic!("{pointer}"))["$ref"]
+        .as_str()
     {
         pointer = reference.trim_start_matches('#').to_owned();
     }
-    let kind = if status < 400 { "application/json" } else { "application/problem+json" };
+    let kind = if status < 400 {
+        "application/json"
+    } else {
+        "application/problem+json"
+    };
     let pointer = format!("{pointer}/content/{}/schema", escaped(kind));
-    assert!(document.pointer(&pointer).is_some(), "{operation} {status} {kind} is not described");
+    assert!(
+        document.pointer(&pointer).is_some(),
+        "{operation} {status} {kind} is not described"
+    );
     let fragment = pointer.replace('{', "%7B").replace('}', "%7D");
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.add_resource(URI, document.clone()).unwrap();
-    let index = compiler.compile(&format!("{URI}#{fragment}"), &mut schemas).unwrap();
+    let index = compiler
+        .compile(&format!("{URI}#{fragment}"), &mut schemas)
+        .unwrap();
     if let Err(mistake) = schemas.validate(answer, index) {
         panic!("{operation} {status}: {mistake:#}\n{answer:#}");
     }

@@ -40,22 +40,52 @@ async fn each_rule_is_said_in_words_with_its_place() {
     let bench = Bench::new(AFTER).await;
     let (status, said) = bench.ask("GET /api/v1/policy", b"").await;
     assert_eq!(status, 200, "{said}");
-    assert_eq!((&said["name"], &said["disposition"]), (&"acme".into(), &"allow".into()));
+    assert_eq!(
+        (&said["name"], &said["disposition"]),
+        (&"acme".into(), &"allow".into())
+    );
     assert_eq!(said["loaded_at"], "2026-01-01T00:00:00.000Z");
-    assert_eq!((&said["files"], &said["previous"]), (&json!(["p.yaml"]), &Json::Null));
-    assert_eq!((&said["disabled"], &said["last_reload"]), (&json!(["off"]), &Json::Null));
-    let keys = ["id", "kind", "key", "depth", "parent", "stage", "mode", "file", "line"];
-    let rules: Vec<Json> = said["rules"].as_array().unwrap().iter().map(|rule| part(rule, &keys)).collect();
+    assert_eq!(
+        (&said["files"], &said["previous"]),
+        (&json!(["p.yaml"]), &Json::Null)
+    );
+    assert_eq!(
+        (&said["disabled"], &said["last_reload"]),
+        (&json!(["off"]), &Json::Null)
+    );
+    let keys = [
+        "id", "kind", "key", "depth", "parent", "stage", "mode", "file", "line",
+    ];
+    let rules: Vec<Json> = said["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| part(rule, &keys))
+        .collect();
     assert_eq!(
         json!(rules),
         json!([
-            ["outer", "group", "unless", 0, null, "request", "enforce", "p.yaml", 5],
-            ["inner", "filter", "forbid", 1, "outer", "response", "enforce", "p.yaml", 9],
-            ["b", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 10],
-            ["a", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 11],
-            ["off", "filter", "forbid", 0, null, "request", "disabled", "p.yaml", 12],
-            ["tried", "group", "when", 0, null, "request", "shadow", "p.yaml", 13],
-            ["short", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 15],
+            [
+                "outer", "group", "unless", 0, null, "request", "enforce", "p.yaml", 5
+            ],
+            [
+                "inner", "filter", "forbid", 1, "outer", "response", "enforce", "p.yaml", 9
+            ],
+            [
+                "b", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 10
+            ],
+            [
+                "a", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 11
+            ],
+            [
+                "off", "filter", "forbid", 0, null, "request", "disabled", "p.yaml", 12
+            ],
+            [
+                "tried", "group", "when", 0, null, "request", "shadow", "p.yaml", 13
+            ],
+            [
+                "short", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 15
+            ],
         ])
     );
     let words = ["about", "condition", "effect", "matched", "last_match"];
@@ -63,7 +93,10 @@ async fn each_rule_is_said_in_words_with_its_place() {
         part(&said["rules"][0], &words),
         json!(["only here", "host exact www.example", null, 0, null])
     );
-    assert_eq!(part(&said["rules"][3], &words), json!([null, "path under /A", "log", 0, null]));
+    assert_eq!(
+        part(&said["rules"][3], &words),
+        json!([null, "path under /A", "log", 0, null])
+    );
     assert_eq!(said["rules"][5]["effect"], "disposition disallow, stop");
     assert_eq!(
         said["spaces"],
@@ -88,51 +121,108 @@ async fn the_difference_is_told_by_rule_by_option_and_by_line() {
     let rules = said["rules"].as_array().unwrap();
     let of = |id: &str| rules.iter().find(|rule| rule["id"] == id).unwrap();
     let keys = ["change", "before", "after"];
-    assert_eq!(part(of("outer"), &keys), json!(["added", null, "unless host exact www.example"]));
+    assert_eq!(
+        part(of("outer"), &keys),
+        json!(["added", null, "unless host exact www.example"])
+    );
     assert_eq!(
         part(of("c"), &keys),
-        json!(["removed", "when host exact c.example: disposition disallow", null])
+        json!([
+            "removed",
+            "when host exact c.example: disposition disallow",
+            null
+        ])
     );
-    let a = json!(["changed", "forbid path under /a; does: none", "forbid path under /A; does: log"]);
+    let a = json!([
+        "changed",
+        "forbid path under /a; does: none",
+        "forbid path under /A; does: log"
+    ]);
     assert_eq!(part(of("a"), &keys), a);
-    assert!(rules.iter().all(|rule| rule["id"] != "b"), "it stands where it stood: {rules:#?}");
-    let options = said["options"].as_array().unwrap();
     assert!(
-        options.contains(&json!({ "option": "max_depth", "change": "changed", "before": "3", "after": "4" }))
+        rules.iter().all(|rule| rule["id"] != "b"),
+        "it stands where it stood: {rules:#?}"
     );
+    let options = said["options"].as_array().unwrap();
+    assert!(options.contains(
+        &json!({ "option": "max_depth", "change": "changed", "before": "3", "after": "4" })
+    ));
     let lines = said["files"][0]["lines"].as_array().unwrap();
-    assert_eq!(lines[0], json!({ "kind": "same", "before": 1, "after": 1, "text": "policy: 1" }));
+    assert_eq!(
+        lines[0],
+        json!({ "kind": "same", "before": 1, "after": 1, "text": "policy: 1" })
+    );
     for (kind, before, after, text) in [
-        ("removed", json!(3), Json::Null, "options: { disposition: allow, max_depth: 3 }"),
-        ("added", Json::Null, json!(3), "options: { disposition: allow, max_depth: 4 }"),
-        ("removed", json!(7), Json::Null, "  - { id: c, when: { host: c.example }, then: disallow }"),
+        (
+            "removed",
+            json!(3),
+            Json::Null,
+            "options: { disposition: allow, max_depth: 3 }",
+        ),
+        (
+            "added",
+            Json::Null,
+            json!(3),
+            "options: { disposition: allow, max_depth: 4 }",
+        ),
+        (
+            "removed",
+            json!(7),
+            Json::Null,
+            "  - { id: c, when: { host: c.example }, then: disallow }",
+        ),
     ] {
         let line = json!({ "kind": kind, "before": before, "after": after, "text": text });
         assert!(lines.contains(&line), "{line}\n{lines:#?}");
     }
-    assert_eq!((&said["files"][0]["path"], &said["cut"]), (&"p.yaml".into(), &false.into()));
+    assert_eq!(
+        (&said["files"][0]["path"], &said["cut"]),
+        (&"p.yaml".into(), &false.into())
+    );
 }
 
 #[tokio::test]
 async fn without_a_policy_before_there_is_no_difference() {
-    let (status, said) = Bench::new(AFTER).await.ask("GET /api/v1/policy/diff", b"").await;
+    let (status, said) = Bench::new(AFTER)
+        .await
+        .ask("GET /api/v1/policy/diff", b"")
+        .await;
     assert_eq!((status, &said["status"]), (404, &404.into()));
 }
 
 #[tokio::test]
 async fn what_is_too_long_is_cut() {
-    let rules = |count: usize| (0..count).map(|n| format!("  - {{ id: r{n}, forbid: {{ under: /{n} }} }}\n"));
+    let rules = |count: usize| {
+        (0..count).map(|n| format!("  - {{ id: r{n}, forbid: {{ under: /{n} }} }}\n"))
+    };
     let head = "policy: 1\nname: acme\noptions: { disposition: allow }\nrules:\n";
-    let (before, after) =
-        (format!("{head}{}", rules(1).collect::<String>()), rules(7_000).collect::<String>());
-    let bench = Bench::with(&format!("{head}{after}"), Some(&before), Readiness::new(Vec::new)).await;
+    let (before, after) = (
+        format!("{head}{}", rules(1).collect::<String>()),
+        rules(7_000).collect::<String>(),
+    );
+    let bench = Bench::with(
+        &format!("{head}{after}"),
+        Some(&before),
+        Readiness::new(Vec::new),
+    )
+    .await;
     let (_, said) = bench.ask("GET /api/v1/policy/diff", b"").await;
     assert_eq!(said["files"][0]["lines"].as_array().unwrap().len(), 5_000);
     assert_eq!(said["rules"].as_array().unwrap().len(), 5_000);
-    assert_eq!((&said["cut"], &said["files"][0]["cut"]), (&true.into(), &true.into()));
+    assert_eq!(
+        (&said["cut"], &said["files"][0]["cut"]),
+        (&true.into(), &true.into())
+    );
 
-    let long = format!("{head}{}# {}\n", rules(1).collect::<String>(), "x".repeat(1 << 20));
+    let long = format!(
+        "{head}{}# {}\n",
+        rules(1).collect::<String>(),
+        "x".repeat(1 << 20)
+    );
     let bench = Bench::with(&long, Some(&before), Readiness::new(Vec::new)).await;
     let (_, said) = bench.ask("GET /api/v1/policy/diff", b"").await;
-    assert_eq!(said["files"], json!([{ "path": "p.yaml", "lines": [], "cut": true }]));
+    assert_eq!(
+        said["files"],
+        json!([{ "path": "p.yaml", "lines": [], "cut": true }])
+    );
 }

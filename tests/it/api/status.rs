@@ -19,7 +19,10 @@ const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
 #[tokio::test]
 async fn it_counts_what_records_counted_and_nothing_else() {
     let bench = Bench::new(POLICY).await;
-    let settings = LogSettings { to: crawlgate::metrics::log::Destination::None, ..LogSettings::default() };
+    let settings = LogSettings {
+        to: crawlgate::metrics::log::Destination::None,
+        ..LogSettings::default()
+    };
     let log = Log::open(settings, &bench.metrics, &bench.clock).unwrap();
     let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
     let news = bench.metrics.crawler("news");
@@ -43,15 +46,27 @@ async fn it_counts_what_records_counted_and_nothing_else() {
 
     let (status, said) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
-    assert_eq!((&said["metrics"], &said["log_dropped"]), (&"full".into(), &0.into()));
-    assert_eq!((&said["version"], &said["instance"]), (&env!("CARGO_PKG_VERSION").into(), &"it".into()));
+    assert_eq!(
+        (&said["metrics"], &said["log_dropped"]),
+        (&"full".into(), &0.into())
+    );
+    assert_eq!(
+        (&said["version"], &said["instance"]),
+        (&env!("CARGO_PKG_VERSION").into(), &"it".into())
+    );
     assert_eq!(
         (&said["started_at"], &said["uptime_ms"]),
         (&"2026-01-01T00:00:00.000Z".into(), &3_033.into())
     );
     assert_eq!(said["policy"]["name"], "acme");
-    assert_eq!((&said["ready"], &said["warnings"]), (&true.into(), &json!([])));
-    assert_eq!((&said["connections"], &said["inflight"], &said["held"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(
+        (&said["ready"], &said["warnings"]),
+        (&true.into(), &json!([]))
+    );
+    assert_eq!(
+        (&said["connections"], &said["inflight"], &said["held"]),
+        (&1.into(), &1.into(), &0.into())
+    );
     assert_eq!(said["hosts"], json!({ "tracked": 7, "backing_off": 2 }));
     assert_eq!(said["requests"], 3);
     assert_eq!(
@@ -71,9 +86,21 @@ async fn it_counts_what_records_counted_and_nothing_else() {
     let latency = &said["latency"];
     let counts: Vec<u64> = serde_json::from_value(latency["counts"].clone()).unwrap();
     let bounds: Vec<Option<u64>> = serde_json::from_value(latency["le_ms"].clone()).unwrap();
-    assert_eq!((bounds.len(), bounds[0], bounds.last()), (counts.len(), Some(5), Some(&None)));
+    assert_eq!(
+        (bounds.len(), bounds[0], bounds.last()),
+        (counts.len(), Some(5), Some(&None))
+    );
     let at = |bound| counts[bounds.iter().position(|of| *of == bound).unwrap()];
-    assert_eq!([at(Some(5)), at(Some(50)), at(Some(2_500)), at(Some(5_000)), at(None)], [1, 2, 2, 3, 3]);
+    assert_eq!(
+        [
+            at(Some(5)),
+            at(Some(50)),
+            at(Some(2_500)),
+            at(Some(5_000)),
+            at(None)
+        ],
+        [1, 2, 2, 3, 3]
+    );
     assert_eq!(latency["sum_ms"], 3_033);
 }
 
@@ -83,13 +110,22 @@ async fn what_readiness_says_is_there() {
         vec![
             Check::new("policy", CheckState::Ok("acme".into())),
             Check::new("log", CheckState::Warn("7 lines were lost".into())),
-            Check::new("drain", CheckState::Fail("the proxy is shutting down".into())),
+            Check::new(
+                "drain",
+                CheckState::Fail("the proxy is shutting down".into()),
+            ),
         ]
     };
     let bench = Bench::with(POLICY, None, Readiness::new(checks)).await;
     let (_, said) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(said["ready"], false);
-    assert_eq!(said["warnings"], json!(["log: 7 lines were lost", "drain: the proxy is shutting down"]));
+    assert_eq!(
+        said["warnings"],
+        json!([
+            "log: 7 lines were lost",
+            "drain: the proxy is shutting down"
+        ])
+    );
 }
 
 /// Where nothing is counted, nothing is known: a zero would say that nobody asks.
@@ -100,11 +136,26 @@ async fn without_metrics_it_says_that_nothing_is_known() {
     let (status, said) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
     let keys = said.as_object().unwrap();
-    let unknown: BTreeSet<&str> =
-        keys.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.as_str()).collect();
-    let expected =
-        ["connections", "tunnels", "inflight", "held", "hosts", "requests", "decisions", "bytes", "latency"];
+    let unknown: BTreeSet<&str> = keys
+        .iter()
+        .filter(|(_, value)| value.is_null())
+        .map(|(key, _)| key.as_str())
+        .collect();
+    let expected = [
+        "connections",
+        "tunnels",
+        "inflight",
+        "held",
+        "hosts",
+        "requests",
+        "decisions",
+        "bytes",
+        "latency",
+    ];
     assert_eq!(unknown, expected.into());
-    assert_eq!((&said["metrics"], &said["log_dropped"]), (&"none".into(), &0.into()));
+    assert_eq!(
+        (&said["metrics"], &said["log_dropped"]),
+        (&"none".into(), &0.into())
+    );
     assert_eq!(said["policy"]["name"], "acme");
 }

@@ -12,19 +12,28 @@ pub(crate) fn answer(expected: &Answer, got: &Got, names: &Names) -> Vec<String>
     let message = &got.message;
     let status = wire::status(&message.start).unwrap_or(0);
     if status != expected.status {
-        wrong.push(format!("status: expected {}, got {}", expected.status, show(&message.start)));
+        wrong.push(format!(
+            "status: expected {}, got {}",
+            expected.status,
+            show(&message.start)
+        ));
     }
     fields(expected, message, names, &mut wrong);
     if let Some(body) = &expected.body
         && !is_expected_body(&body.bytes(names), message, expected.cut)
     {
-        wrong.push(format!("body: expected {}, got {}", show(&body.bytes(names)), show(&message.body)));
+        wrong.push(format!(
+            "body: expected {}, got {}",
+            show(&body.bytes(names)),
+            show(&message.body)
+        ));
     }
     match (expected.cut, got.cut) {
         (true, false) => wrong.push("body: expected to be cut, got a clean end".into()),
-        (false, true) => {
-            wrong.push(format!("body: expected a clean end, got cut after {} bytes", message.body.len()))
-        }
+        (false, true) => wrong.push(format!(
+            "body: expected a clean end, got cut after {} bytes",
+            message.body.len()
+        )),
         (true, true) | (false, false) => {}
     }
     match &expected.maker {
@@ -39,10 +48,19 @@ pub(crate) fn answer(expected: &Answer, got: &Got, names: &Names) -> Vec<String>
 }
 
 /// Everything that is wrong with what the origin got.
-pub(crate) fn at_origin(expected: &AtOrigin, connections: &[Connection], names: &Names) -> Vec<String> {
+pub(crate) fn at_origin(
+    expected: &AtOrigin,
+    connections: &[Connection],
+    names: &Names,
+) -> Vec<String> {
     let got: Vec<Received> = connections.iter().flat_map(received).collect();
-    let raw =
-        || connections.iter().map(|c| show(&c.bytes)).collect::<Vec<_>>().join("\n-- next connection\n");
+    let raw = || {
+        connections
+            .iter()
+            .map(|c| show(&c.bytes))
+            .collect::<Vec<_>>()
+            .join("\n-- next connection\n")
+    };
     let wrong = match expected {
         AtOrigin::Untouched if connections.is_empty() => return Vec::new(),
         AtOrigin::Untouched => "expected no connection".to_owned(),
@@ -56,17 +74,28 @@ pub(crate) fn at_origin(expected: &AtOrigin, connections: &[Connection], names: 
             }
         }
     };
-    vec![format!("origin: {wrong}\ngot {} connections:\n{}", connections.len(), raw())]
+    vec![format!(
+        "origin: {wrong}\ngot {} connections:\n{}",
+        connections.len(),
+        raw()
+    )]
 }
 
 /// A cut body is what came of it: at least what is expected.
 fn is_expected_body(expected: &[u8], message: &Message, cut: bool) -> bool {
-    if cut { message.body.starts_with(expected) } else { message.body == expected }
+    if cut {
+        message.body.starts_with(expected)
+    } else {
+        message.body == expected
+    }
 }
 
 fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<String>) {
     for (name, _) in &expected.has {
-        let wanted = expected.has.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        let wanted = expected
+            .has
+            .iter()
+            .filter(|(n, _)| n.eq_ignore_ascii_case(name));
         let wanted: Vec<Vec<u8>> = wanted.map(|(_, value)| value.bytes(names)).collect();
         let got: Vec<&[u8]> = match name.as_str() {
             ":phrase" => message.start.get(13..).into_iter().collect(),
@@ -75,7 +104,11 @@ fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<S
         if got != wanted {
             let list = |v: &[&[u8]]| v.iter().map(|b| show(b)).collect::<Vec<_>>().join(" | ");
             let wanted: Vec<&[u8]> = wanted.iter().map(Vec::as_slice).collect();
-            wrong.push(format!("{name}: expected {}, got {}", list(&wanted), list(&got)));
+            wrong.push(format!(
+                "{name}: expected {}, got {}",
+                list(&wanted),
+                list(&got)
+            ));
         }
     }
     for name in &expected.lacks {
@@ -92,40 +125,98 @@ fn passed_through(message: &Message, status: u16, names: &Names, wrong: &mut Vec
         _ => "ACCEPTED",
     };
     expect_one(message, "crawl-status", |v| v == label, label, wrong);
-    for ours in ["crawl-reason", "crawl-rule", "crawl-decision", "crawl-policy", "crawl-retry"] {
+    for ours in [
+        "crawl-reason",
+        "crawl-rule",
+        "crawl-decision",
+        "crawl-policy",
+        "crawl-retry",
+    ] {
         wrong.extend(
-            wire::values(&message.fields, ours).map(|v| format!("{ours} on an origin's answer: {}", show(v))),
+            wire::values(&message.fields, ours)
+                .map(|v| format!("{ours} on an origin's answer: {}", show(v))),
         );
     }
-    let last = wire::values(&message.fields, "via").last().unwrap_or_default();
+    let last = wire::values(&message.fields, "via")
+        .last()
+        .unwrap_or_default();
     if !last.ends_with(names.via.as_bytes()) {
-        wrong.push(format!("via: expected {} last, got {}", names.via, show(last)));
+        wrong.push(format!(
+            "via: expected {} last, got {}",
+            names.via,
+            show(last)
+        ));
     }
-    for hop in
-        ["keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings", "proxy-authenticate"]
-    {
-        wrong
-            .extend(wire::values(&message.fields, hop).map(|v| format!("{hop} passed through: {}", show(v))));
+    for hop in [
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "upgrade",
+        "http2-settings",
+        "proxy-authenticate",
+    ] {
+        wrong.extend(
+            wire::values(&message.fields, hop)
+                .map(|v| format!("{hop} passed through: {}", show(v))),
+        );
     }
 }
 
 /// decisions.md section 3: every refusal says why, in its fields and in its body.
 fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
     expect_one(message, "crawl-reason", |v| v == reason, reason, wrong);
-    expect_one(message, "crawl-status", |v| v.starts_with("REJECTED_"), "REJECTED_…", wrong);
+    expect_one(
+        message,
+        "crawl-status",
+        |v| v.starts_with("REJECTED_"),
+        "REJECTED_…",
+        wrong,
+    );
     let is_policy = |v: &str| {
         v.strip_prefix("conformance@")
             .is_some_and(|r| r.len() == 8 && r.bytes().all(|b| b.is_ascii_hexdigit()))
     };
-    expect_one(message, "crawl-policy", is_policy, "conformance@ and 8 hex digits", wrong);
+    expect_one(
+        message,
+        "crawl-policy",
+        is_policy,
+        "conformance@ and 8 hex digits",
+        wrong,
+    );
     expect_one(message, "crawl-decision", |v| !v.is_empty(), "an id", wrong);
-    expect_one(message, "crawl-retry", |v| ["never", "after", "policy-change"].contains(&v), "a hint", wrong);
-    let is_status =
-        |v: &str| v.starts_with("\"crawlgate\"; error=") && v.contains(&format!("details=\"{reason}"));
-    expect_one(message, "proxy-status", is_status, "\"crawlgate\"; error=…; details=\"REASON…\"", wrong);
-    expect_one(message, "cache-control", |v| v == "no-store", "no-store", wrong);
+    expect_one(
+        message,
+        "crawl-retry",
+        |v| ["never", "after", "policy-change"].contains(&v),
+        "a hint",
+        wrong,
+    );
+    let is_status = |v: &str| {
+        v.starts_with("\"crawlgate\"; error=") && v.contains(&format!("details=\"{reason}"))
+    };
+    expect_one(
+        message,
+        "proxy-status",
+        is_status,
+        "\"crawlgate\"; error=…; details=\"REASON…\"",
+        wrong,
+    );
+    expect_one(
+        message,
+        "cache-control",
+        |v| v == "no-store",
+        "no-store",
+        wrong,
+    );
     if expected.status != 304 {
-        expect_one(message, "content-length", |v| v.parse::<usize>().is_ok(), "a length", wrong);
+        expect_one(
+            message,
+            "content-length",
+            |v| v.parse::<usize>().is_ok(),
+            "a length",
+            wrong,
+        );
     }
     if !expected.bodyless && expected.body.is_none() && expected.status != 304 {
         problem(expected, message, reason, wrong);
@@ -136,9 +227,13 @@ fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<S
 fn problem(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
     let body = String::from_utf8_lossy(&message.body);
     if body.contains("://") || body.trim_end().contains('\n') {
-        wrong.push(format!("a refusal's body is one line without a URL: {body}"));
+        wrong.push(format!(
+            "a refusal's body is one line without a URL: {body}"
+        ));
     }
-    let kind = wire::values(&message.fields, "content-type").next().unwrap_or_default();
+    let kind = wire::values(&message.fields, "content-type")
+        .next()
+        .unwrap_or_default();
     if kind.starts_with(b"text/plain") {
         return;
     }
@@ -166,7 +261,10 @@ fn expect_one(
     let fine = matches!(values.as_slice(), [one] if str::from_utf8(one).is_ok_and(&fits));
     if !fine {
         let values: Vec<String> = values.iter().map(|v| show(v)).collect();
-        wrong.push(format!("{name}: expected one, {what}; got [{}]", values.join(" | ")));
+        wrong.push(format!(
+            "{name}: expected one, {what}; got [{}]",
+            values.join(" | ")
+        ));
     }
 }
 
@@ -212,19 +310,29 @@ fn same_requests(
     cut: bool,
     connections: &[Connection],
 ) -> Result<(), String> {
-    let expected = received(&Connection { bytes: expected.to_vec(), ended: false });
+    let expected = received(&Connection {
+        bytes: expected.to_vec(),
+        ended: false,
+    });
     if expected.len() != got.len() {
-        return Err(format!("expected {} requests, got {}", expected.len(), got.len()));
+        return Err(format!(
+            "expected {} requests, got {}",
+            expected.len(),
+            got.len()
+        ));
     }
     let total = expected.len();
     for (index, (expected, got)) in expected.iter().zip(got).enumerate() {
         let (expected, got) = match (expected, got) {
             (Received::Request(expected), Received::Request(got)) => (expected, got),
-            (Received::Bytes(wrong), _) => return Err(format!("the row itself is no request: {wrong}")),
+            (Received::Bytes(wrong), _) => {
+                return Err(format!("the row itself is no request: {wrong}"));
+            }
             (_, Received::Bytes(wrong)) => return Err(wrong.clone()),
         };
         let last = index + 1 == total;
-        same_request(expected, got, cut && last).map_err(|why| format!("request {}: {why}", index + 1))?;
+        same_request(expected, got, cut && last)
+            .map_err(|why| format!("request {}: {why}", index + 1))?;
     }
     if cut && !connections.last().is_some_and(|c| c.ended) {
         return Err("the connection of the cut request stays open".into());
@@ -235,7 +343,11 @@ fn same_requests(
 /// The order of fields of different names does not count (RFC 9110 section 5.3), nor does the case of names.
 fn same_request(expected: &Message, got: &Message, cut: bool) -> Result<(), String> {
     if expected.start != got.start {
-        return Err(format!("expected {}, got {}", show(&expected.start), show(&got.start)));
+        return Err(format!(
+            "expected {}, got {}",
+            show(&expected.start),
+            show(&got.start)
+        ));
     }
     if by_name(&expected.fields) != by_name(&got.fields) {
         return Err(format!("fields differ, got\n{}", told(got)));
@@ -261,7 +373,10 @@ fn same_request(expected: &Message, got: &Message, cut: bool) -> Result<(), Stri
 }
 
 fn by_name(fields: &[Field]) -> Vec<(Vec<u8>, &[u8])> {
-    let mut sorted: Vec<_> = fields.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.as_slice())).collect();
+    let mut sorted: Vec<_> = fields
+        .iter()
+        .map(|(n, v)| (n.to_ascii_lowercase(), v.as_slice()))
+        .collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     sorted
 }
@@ -271,6 +386,10 @@ fn told(message: &Message) -> String {
     for (name, value) in message.fields.iter().chain(&message.trailers) {
         text.push_str(&format!("    {}: {}\n", show(name), show(value)));
     }
-    text.push_str(&format!("    ({} bytes) {}", message.body.len(), show(&message.body)));
+    text.push_str(&format!(
+        "    ({} bytes) {}",
+        message.body.len(),
+        show(&message.body)
+    ));
     text
 }

@@ -45,7 +45,12 @@ impl Client {
         let socket = TcpStream::connect(gate).expect("the gate listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
         socket.set_nodelay(true).expect("a socket");
-        Self { socket, unread: Vec::new(), ended: None, sending: None }
+        Self {
+            socket,
+            unread: Vec::new(),
+            ended: None,
+            sending: None,
+        }
     }
 
     /// Sends bytes; that the other side takes no more is no failure of the client.
@@ -77,7 +82,9 @@ impl Client {
     /// Waits until these bytes have come; they stay unread.
     pub(crate) fn sees(&mut self, bytes: &[u8]) -> Result<(), String> {
         while !self.unread.windows(bytes.len()).any(|w| w == bytes) {
-            self.fill().map_err(|why| format!("{} before {}", why.told(&self.unread), wire::show(bytes)))?;
+            self.fill().map_err(|why| {
+                format!("{} before {}", why.told(&self.unread), wire::show(bytes))
+            })?;
         }
         Ok(())
     }
@@ -89,7 +96,10 @@ impl Client {
             if let Some((message, used)) = &read
                 && message.ending == Ending::Whole
             {
-                let got = Got { message: message.clone(), cut: false };
+                let got = Got {
+                    message: message.clone(),
+                    cut: false,
+                };
                 self.unread.drain(..used);
                 return Ok(got);
             }
@@ -97,10 +107,16 @@ impl Client {
                 (Ok(()), _) => {}
                 (Err(Why::Ended(end)), Some((message, _))) => {
                     self.unread.clear();
-                    let whole = end == End::Closed && wire::ends_with_connection(&message, bodyless)?;
-                    return Ok(Got { message, cut: !whole });
+                    let whole =
+                        end == End::Closed && wire::ends_with_connection(&message, bodyless)?;
+                    return Ok(Got {
+                        message,
+                        cut: !whole,
+                    });
                 }
-                (Err(why), _) => return Err(format!("{} instead of an answer", why.told(&self.unread))),
+                (Err(why), _) => {
+                    return Err(format!("{} instead of an answer", why.told(&self.unread)));
+                }
             }
         }
     }
@@ -108,10 +124,16 @@ impl Client {
     /// Waits for the end of the connection, with nothing before it.
     pub(crate) fn end(&mut self) -> Result<End, String> {
         if !self.unread.is_empty() {
-            return Err(format!("more bytes instead of the end: {}", wire::show(&self.unread)));
+            return Err(format!(
+                "more bytes instead of the end: {}",
+                wire::show(&self.unread)
+            ));
         }
         match self.fill() {
-            Ok(()) => Err(format!("more bytes instead of the end: {}", wire::show(&self.unread))),
+            Ok(()) => Err(format!(
+                "more bytes instead of the end: {}",
+                wire::show(&self.unread)
+            )),
             Err(Why::Ended(end)) => Ok(end),
             Err(Why::Silent) => Err(format!("the connection stays open for {PATIENCE:?}")),
         }
@@ -154,6 +176,10 @@ impl Why {
             Self::Ended(End::Reset) => "the connection was reset".to_owned(),
             Self::Silent => format!("nothing more for {PATIENCE:?}"),
         };
-        if unread.is_empty() { what } else { format!("{what} after {}", wire::show(unread)) }
+        if unread.is_empty() {
+            what
+        } else {
+            format!("{what} after {}", wire::show(unread))
+        }
     }
 }

@@ -159,12 +159,18 @@ pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<Row>, Vec<String>> {
             Err(problem) => problems.push(format!("{place}: {problem}")),
         }
     }
-    if problems.is_empty() { Ok(rows) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(rows)
+    } else {
+        Err(problems)
+    }
 }
 
 /// What a row that says no other asks for, and what the origin gets then.
-const USUAL_REQUEST: &str = r"GET http://a.test:{port}/page HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n";
-const USUAL_AT_ORIGIN: &str = r"GET /page HTTP/1.1\r\nHost: a.test:{port}\r\nVia: 1.1 {via}\r\n\r\n";
+const USUAL_REQUEST: &str =
+    r"GET http://a.test:{port}/page HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n";
+const USUAL_AT_ORIGIN: &str =
+    r"GET /page HTTP/1.1\r\nHost: a.test:{port}\r\nVia: 1.1 {via}\r\n\r\n";
 
 const USUAL_HOST: &str = "a.test";
 
@@ -199,10 +205,25 @@ fn read(line: &str, place: &str, drafts: &mut Vec<Draft>) -> Result<(), String> 
         return Err(r"blank at the end of a line: write \s".into());
     }
     if let Some(name) = line.strip_prefix("== ") {
-        let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        let host = if place.starts_with("responses") { format!("{name}.test") } else { USUAL_HOST.into() };
-        drafts.push(Draft { name: name.into(), place: place.into(), host, ..Draft::default() });
-        return if is_name { Ok(()) } else { Err(format!("`{name}` is no name: a-z, 0-9 and -")) };
+        let is_name = name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let host = if place.starts_with("responses") {
+            format!("{name}.test")
+        } else {
+            USUAL_HOST.into()
+        };
+        drafts.push(Draft {
+            name: name.into(),
+            place: place.into(),
+            host,
+            ..Draft::default()
+        });
+        return if is_name {
+            Ok(())
+        } else {
+            Err(format!("`{name}` is no name: a-z, 0-9 and -"))
+        };
     }
     match (drafts.last_mut(), line.starts_with('#')) {
         (Some(draft), _) => draft.add(&with_host(line, &draft.host)),
@@ -254,12 +275,16 @@ impl Draft {
         };
         match word {
             "<+" => {
-                let (name, value) =
-                    pseudo(rest).or_else(|| rest.split_once(": ")).ok_or("`<+ Name: value`")?;
+                let (name, value) = pseudo(rest)
+                    .or_else(|| rest.split_once(": "))
+                    .ok_or("`<+ Name: value`")?;
                 answer.has.push((name.into(), Text::read(value)?));
             }
             "<-" => answer.lacks.push(rest.into()),
-            "<=" => answer.body.get_or_insert_default().append(Text::read(rest)?),
+            "<=" => answer
+                .body
+                .get_or_insert_default()
+                .append(Text::read(rest)?),
             _ => answer.cut = known(rest, &["cut"])?,
         }
         Ok(())
@@ -273,7 +298,9 @@ impl Draft {
             "fresh" => self.origin_end = Some(OriginEnd::Fresh),
             "closed" => self.origin_end = Some(OriginEnd::Closed),
             other => {
-                return Err(format!("`origin {other}`: untouched, never whole, reused, fresh or closed"));
+                return Err(format!(
+                    "`origin {other}`: untouched, never whole, reused, fresh or closed"
+                ));
             }
         }
         Ok(())
@@ -302,7 +329,9 @@ impl Draft {
                 ));
             }
         };
-        let client_end = self.client_end.ok_or(format!("{}: `client …` is missing", self.name))?;
+        let client_end = self
+            .client_end
+            .ok_or(format!("{}: `client …` is missing", self.name))?;
         Ok(Row {
             name: self.name,
             place: self.place,
@@ -342,7 +371,9 @@ fn deed(word: &str) -> Result<Deed, String> {
         "hang" => Ok(Deed::Hang),
         "close" => Ok(Deed::Close),
         "reset" => Ok(Deed::Reset),
-        other => Err(format!("`o: {other}`: at once, request, head, pause, hang, close or reset")),
+        other => Err(format!(
+            "`o: {other}`: at once, request, head, pause, hang, close or reset"
+        )),
     }
 }
 
@@ -362,10 +393,17 @@ fn expected(rest: &str) -> Result<Step, String> {
         return Ok(Step::GetEnd);
     }
     let mut words = rest.split(' ');
-    let status = words.next().and_then(|w| w.parse().ok()).ok_or("`< STATUS …` or `< end`")?;
+    let status = words
+        .next()
+        .and_then(|w| w.parse().ok())
+        .ok_or("`< STATUS …` or `< end`")?;
     let mut answer = Answer {
         status,
-        maker: if status == 100 { Maker::Interim } else { Maker::Origin },
+        maker: if status == 100 {
+            Maker::Interim
+        } else {
+            Maker::Origin
+        },
         bodyless: false,
         has: Vec::new(),
         lacks: Vec::new(),
@@ -383,7 +421,11 @@ fn expected(rest: &str) -> Result<Step, String> {
 }
 
 fn known(word: &str, words: &[&str]) -> Result<bool, String> {
-    if words.contains(&word) { Ok(true) } else { Err(format!("`{word}`: {}", words.join(" or "))) }
+    if words.contains(&word) {
+        Ok(true)
+    } else {
+        Err(format!("`{word}`: {}", words.join(" or ")))
+    }
 }
 
 #[cfg(test)]
@@ -396,34 +438,77 @@ mod tests {
                     <+ Crawl-Rule: no\n<- Server\n<= a\\s\n<! cut\no: close\norigin untouched\norigin fresh\nclient kept\n";
         let rows = rows("f.txt", text).unwrap();
         let row = &rows[0];
-        assert_eq!((row.name.as_str(), row.place.as_str(), row.gate.as_str()), ("one", "f.txt:3", "hasty"));
+        assert_eq!(
+            (row.name.as_str(), row.place.as_str(), row.gate.as_str()),
+            ("one", "f.txt:3", "hasty")
+        );
         assert_eq!(row.client.len(), 4, "{:?}", row.client);
-        let Step::Get(answer) = &row.client[3] else { panic!("{:?}", row.client) };
+        let Step::Get(answer) = &row.client[3] else {
+            panic!("{:?}", row.client)
+        };
         assert_eq!(answer.maker, Maker::Refusal("rule".into()));
-        assert!(answer.bodyless && answer.cut && answer.lacks == ["Server"] && answer.has.len() == 1);
+        assert!(
+            answer.bodyless && answer.cut && answer.lacks == ["Server"] && answer.has.len() == 1
+        );
         assert!(matches!(row.at_origin, AtOrigin::Untouched));
-        assert_eq!((row.client_end, row.origin_end), (ClientEnd::Kept, Some(OriginEnd::Fresh)));
+        assert_eq!(
+            (row.client_end, row.origin_end),
+            (ClientEnd::Kept, Some(OriginEnd::Fresh))
+        );
     }
 
     #[test]
     fn mistakes_are_named_with_their_lines() {
         for (text, mistake) in [
             ("> x", "f:1: a line before the first row"),
-            ("== One\n# w\n> x\norigin untouched\nclient kept", "f:1: `One` is no name"),
-            ("== one\n# w\n> x \norigin untouched\nclient kept", "f:3: blank at the end"),
-            ("== one\n# w\n> x\norigin gone\nclient kept", "f:4: `origin gone`"),
-            ("== one\n# w\n> x\norigin untouched\nclient open", "f:5: `client open`"),
-            ("== one\n> x\norigin untouched\nclient kept", "f:1: one: a row says why"),
-            ("== one\n# w\n> x\nclient kept", "f:1: one: what the origin gets"),
-            ("== one\n# w\n> x\norigin untouched", "f:1: one: `client …` is missing"),
+            (
+                "== One\n# w\n> x\norigin untouched\nclient kept",
+                "f:1: `One` is no name",
+            ),
+            (
+                "== one\n# w\n> x \norigin untouched\nclient kept",
+                "f:3: blank at the end",
+            ),
+            (
+                "== one\n# w\n> x\norigin gone\nclient kept",
+                "f:4: `origin gone`",
+            ),
+            (
+                "== one\n# w\n> x\norigin untouched\nclient open",
+                "f:5: `client open`",
+            ),
+            (
+                "== one\n> x\norigin untouched\nclient kept",
+                "f:1: one: a row says why",
+            ),
+            (
+                "== one\n# w\n> x\nclient kept",
+                "f:1: one: what the origin gets",
+            ),
+            (
+                "== one\n# w\n> x\norigin untouched",
+                "f:1: one: `client …` is missing",
+            ),
             (
                 "== one\n# w\n> x\norigin untouched\norigin never whole\nclient kept",
                 "f:1: one: what the origin",
             ),
-            ("== one\n# w\n> x\n<+ a: b\norigin untouched\nclient kept", "f:4: `<+` belongs under"),
-            ("== one\n# w\n> x\n< ok\norigin untouched\nclient kept", "f:4: `< STATUS"),
-            ("== one\n# w\n> x\nsleep\norigin untouched\nclient kept", "f:4: `sleep` is no line"),
-            ("== one\n# w\n> {prot}\norigin untouched\nclient kept", "f:3: `{prot}`"),
+            (
+                "== one\n# w\n> x\n<+ a: b\norigin untouched\nclient kept",
+                "f:4: `<+` belongs under",
+            ),
+            (
+                "== one\n# w\n> x\n< ok\norigin untouched\nclient kept",
+                "f:4: `< STATUS",
+            ),
+            (
+                "== one\n# w\n> x\nsleep\norigin untouched\nclient kept",
+                "f:4: `sleep` is no line",
+            ),
+            (
+                "== one\n# w\n> {prot}\norigin untouched\nclient kept",
+                "f:3: `{prot}`",
+            ),
         ] {
             let problems = rows("f", text).unwrap_err().join("\n");
             assert!(problems.contains(mistake), "{text}\n{problems}");

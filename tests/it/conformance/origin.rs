@@ -51,7 +51,11 @@ impl Origin {
     pub(crate) fn start(script: &[Deed], via: &str, admin: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let names = Names { port, admin, via: via.into() };
+        let names = Names {
+            port,
+            admin,
+            via: via.into(),
+        };
         let shared = Arc::new(Shared {
             script: script.to_vec(),
             names: names.clone(),
@@ -62,7 +66,11 @@ impl Origin {
         });
         let accepting = Arc::clone(&shared);
         let thread = thread::spawn(move || accept(&listener, &accepting));
-        Self { names, shared, listener: Some(thread) }
+        Self {
+            names,
+            shared,
+            listener: Some(thread),
+        }
     }
 
     /// What was seen so far.
@@ -73,8 +81,11 @@ impl Origin {
     /// Waits until what was seen fits; `false` if it does not come to.
     pub(crate) fn wait(&self, limit: Duration, fits: impl Fn(&[Connection]) -> bool) -> bool {
         let log = self.shared.lock();
-        let waited =
-            self.shared.changed.wait_timeout_while(log, limit, |log| !fits(log)).expect("not poisoned");
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(log, limit, |log| !fits(log))
+            .expect("not poisoned");
         !waited.1.timed_out()
     }
 
@@ -116,7 +127,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         shared.changed.notify_all();
         let scripted = !shared.epilogue.load(Ordering::SeqCst);
-        let player = Player { socket, shared: Arc::clone(shared), index, answered: 0 };
+        let player = Player {
+            socket,
+            shared: Arc::clone(shared),
+            index,
+            answered: 0,
+        };
         thread::spawn(move || player.play(scripted));
     }
 }
@@ -137,12 +153,19 @@ impl Player {
     fn play(mut self, scripted: bool) {
         let _ = self.socket.set_read_timeout(Some(GLANCE));
         let _ = self.socket.set_nodelay(true);
-        let script = if scripted { self.shared.script.clone() } else { Vec::new() };
+        let script = if scripted {
+            self.shared.script.clone()
+        } else {
+            Vec::new()
+        };
         let _ = self.run(&script).and_then(|()| self.serve());
     }
 
     fn run(&mut self, script: &[Deed]) -> Result<(), Over> {
-        let waits = matches!(script.first(), None | Some(Deed::AtOnce | Deed::Request | Deed::Head));
+        let waits = matches!(
+            script.first(),
+            None | Some(Deed::AtOnce | Deed::Request | Deed::Head)
+        );
         if !waits {
             self.request()?;
         }

@@ -33,11 +33,21 @@ impl Named {
         let origin = Origin::start(&[], "", 0);
         let mut client = Client::connect(gate.proxy);
         client.send(again("a.test", &origin));
-        let got = client.answer(false).unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.said()));
-        let via = super::wire::values(&got.message.fields, "via").next().unwrap_or_default();
-        let via = String::from_utf8_lossy(via).trim_start_matches("1.1 ").to_owned();
+        let got = client
+            .answer(false)
+            .unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.said()));
+        let via = super::wire::values(&got.message.fields, "via")
+            .next()
+            .unwrap_or_default();
+        let via = String::from_utf8_lossy(via)
+            .trim_start_matches("1.1 ")
+            .to_owned();
         let refused = got.message.start.starts_with(b"HTTP/1.1 403 ");
-        assert!(refused || via.starts_with("crawlgate-"), "Via: {via}; {}", gate.said());
+        assert!(
+            refused || via.starts_with("crawlgate-"),
+            "Via: {via}; {}",
+            gate.said()
+        );
         Self { gate, via }
     }
 }
@@ -47,7 +57,11 @@ impl Named {
 /// # Errors
 /// The lines that say otherwise.
 pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
-    let zeros = ["crawlgate_panics_total 0", "crawlgate_inflight_requests 0", "crawlgate_connections 0"];
+    let zeros = [
+        "crawlgate_panics_total 0",
+        "crawlgate_inflight_requests 0",
+        "crawlgate_connections 0",
+    ];
     let mut metrics = String::new();
     for _ in 0..LOOKS {
         metrics = scraped(named)?;
@@ -57,14 +71,19 @@ pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
         thread::sleep(SETTLE / LOOKS);
     }
     let families = zeros.map(|line| line.split(' ').next().unwrap_or_default());
-    let lines: Vec<&str> = metrics.lines().filter(|l| families.iter().any(|f| l.starts_with(f))).collect();
+    let lines: Vec<&str> = metrics
+        .lines()
+        .filter(|l| families.iter().any(|f| l.starts_with(f)))
+        .collect();
     Err(format!("expected {zeros:?}, got {lines:?}"))
 }
 
 fn scraped(named: &Named) -> Result<String, String> {
     let mut client = Client::connect(named.gate.admin);
     let host = named.gate.admin;
-    client.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes());
+    client.send(
+        format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes(),
+    );
     let got = client.answer(false)?;
     Ok(String::from_utf8_lossy(&got.message.body).into_owned())
 }
@@ -91,19 +110,32 @@ pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
     origin.wait(SETTLE, fits);
     thread::sleep(LATE);
     if wrong.is_empty() {
-        wrong.extend(row.origin_end.and_then(|end| origin_end(end, &row.host, &origin, named).err()));
+        wrong.extend(
+            row.origin_end
+                .and_then(|end| origin_end(end, &row.host, &origin, named).err()),
+        );
     }
-    wrong.extend(check::at_origin(&row.at_origin, &origin.connections(), &origin.names));
+    wrong.extend(check::at_origin(
+        &row.at_origin,
+        &origin.connections(),
+        &origin.names,
+    ));
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-fn act(step: &Step, client: &mut Client, origin: &Origin, wrong: &mut Vec<String>) -> Result<(), String> {
+fn act(
+    step: &Step,
+    client: &mut Client,
+    origin: &Origin,
+    wrong: &mut Vec<String>,
+) -> Result<(), String> {
     match step {
         Step::Send(text) => client.send(text.bytes(&origin.names)),
         Step::Pause => thread::sleep(PAUSE),
         Step::HalfClose => client.half_close(),
         Step::AwaitOrigin => {
-            let has_head = |c: &super::origin::Connection| c.bytes.windows(4).any(|w| w == b"\r\n\r\n");
+            let has_head =
+                |c: &super::origin::Connection| c.bytes.windows(4).any(|w| w == b"\r\n\r\n");
             if !origin.wait(SETTLE, |log| log.iter().any(has_head)) {
                 return Err("the origin never gets a request".into());
             }
@@ -149,24 +181,46 @@ fn kept(client: &mut Client) -> Result<(), String> {
         body: None,
         cut: false,
     };
-    let names = super::text::Names { port: 0, admin: 0, via: String::new() };
+    let names = super::text::Names {
+        port: 0,
+        admin: 0,
+        via: String::new(),
+    };
     let wrong = check::answer(&expected, &got, &names);
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n"))
+    }
 }
 
-fn origin_end(expected: OriginEnd, host: &str, origin: &Origin, named: &Named) -> Result<(), String> {
+fn origin_end(
+    expected: OriginEnd,
+    host: &str,
+    origin: &Origin,
+    named: &Named,
+) -> Result<(), String> {
     if expected == OriginEnd::Closed {
         let ended = origin.wait(SETTLE, |log| log.iter().all(|c| c.ended));
-        return if ended { Ok(()) } else { Err("the origin's connection stays open".into()) };
+        return if ended {
+            Ok(())
+        } else {
+            Err("the origin's connection stays open".into())
+        };
     }
     let before = origin.connections().len();
     origin.end_script();
     thread::sleep(PAUSE);
     let mut client = Client::connect(named.gate.proxy);
     client.send(again(host, origin));
-    let got = client.answer(false).map_err(|why| format!("one more request to the origin: {why}"))?;
+    let got = client
+        .answer(false)
+        .map_err(|why| format!("one more request to the origin: {why}"))?;
     if got.message.body != b"again" {
-        return Err(format!("one more request got an answer that is not its own: {:?}", got.message));
+        return Err(format!(
+            "one more request got an answer that is not its own: {:?}",
+            got.message
+        ));
     }
     let fresh = origin.connections().len() > before;
     match (expected, fresh) {

@@ -78,7 +78,12 @@ impl Text {
 
     /// Reads what follows a backslash; returns what follows that.
     fn escape<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], String> {
-        let wrong = || format!("`\\{}` is no escape", String::from_utf8_lossy(text.get(..3).unwrap_or(text)));
+        let wrong = || {
+            format!(
+                "`\\{}` is no escape",
+                String::from_utf8_lossy(text.get(..3).unwrap_or(text))
+            )
+        };
         let (first, after) = text.split_first().ok_or_else(wrong)?;
         let byte = match first {
             b'r' => b'\r',
@@ -101,7 +106,10 @@ impl Text {
 
     /// Reads what follows a brace; returns what follows the closing one.
     fn braces<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], String> {
-        let end = text.iter().position(|b| *b == b'}').ok_or(r"`{` without `}`: write \{ for a brace")?;
+        let end = text
+            .iter()
+            .position(|b| *b == b'}')
+            .ok_or(r"`{` without `}`: write \{ for a brace")?;
         let name = str::from_utf8(&text[..end]).map_err(|e| e.to_string())?;
         match name {
             "port" => self.0.push(Part::Port),
@@ -113,11 +121,14 @@ impl Text {
     }
 
     fn repeat(&mut self, name: &str) -> Result<(), String> {
-        let wrong = || format!(r"`{{{name}}}`: port, admin, via or COUNT*TEXT; write \{{ for a brace");
+        let wrong =
+            || format!(r"`{{{name}}}`: port, admin, via or COUNT*TEXT; write \{{ for a brace");
         let (count, text) = name.split_once('*').ok_or_else(wrong)?;
         let count: usize = count.parse().map_err(|_| wrong())?;
         let Self(parts) = Self::read(text)?;
-        let [Part::Bytes(bytes)] = parts.as_slice() else { return Err(wrong()) };
+        let [Part::Bytes(bytes)] = parts.as_slice() else {
+            return Err(wrong());
+        };
         self.push(&bytes.repeat(count));
         Ok(())
     }
@@ -129,7 +140,11 @@ mod tests {
 
     #[test]
     fn every_escape_stands_for_its_bytes() {
-        let names = Names { port: 8080, admin: 8081, via: "crawlgate-a1".into() };
+        let names = Names {
+            port: 8080,
+            admin: 8081,
+            via: "crawlgate-a1".into(),
+        };
         for (text, bytes) in [
             (r"a\r\n\t\s\0\\\{\}\xe9", &b"a\r\n\t \0\\{}\xe9"[..]),
             ("{port}-{admin}-{via}", b"8080-8081-crawlgate-a1"),
@@ -141,7 +156,9 @@ mod tests {
 
     #[test]
     fn whatever_else_is_a_mistake() {
-        for text in [r"\q", r"\x", r"\xg1", "{", "{host}", "{3*}", "{x*a}", "é", "\t"] {
+        for text in [
+            r"\q", r"\x", r"\xg1", "{", "{host}", "{3*}", "{x*a}", "é", "\t",
+        ] {
             assert!(Text::read(text).is_err(), "{text}");
         }
     }

@@ -48,8 +48,12 @@ pub(crate) enum Framing {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Message, usize)>, String> {
-    let Some((start, fields, used)) = head(bytes)? else { return Ok(None) };
-    let framing = Some(framing(&fields)?).filter(|f| *f != Framing::UntilEnd).unwrap_or(Framing::Empty);
+    let Some((start, fields, used)) = head(bytes)? else {
+        return Ok(None);
+    };
+    let framing = Some(framing(&fields)?)
+        .filter(|f| *f != Framing::UntilEnd)
+        .unwrap_or(Framing::Empty);
     body(start, fields, framing, bytes, used).map(Some)
 }
 
@@ -59,10 +63,16 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Option<(Message, usize)>, String> 
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn answer(bytes: &[u8], bodyless: bool) -> Result<Option<(Message, usize)>, String> {
-    let Some((start, fields, used)) = head(bytes)? else { return Ok(None) };
+    let Some((start, fields, used)) = head(bytes)? else {
+        return Ok(None);
+    };
     let status = status(&start)?;
     let empty = bodyless || status < 200 || matches!(status, 204 | 304);
-    let framing = if empty { Framing::Empty } else { framing(&fields)? };
+    let framing = if empty {
+        Framing::Empty
+    } else {
+        framing(&fields)?
+    };
     body(start, fields, framing, bytes, used).map(Some)
 }
 
@@ -80,8 +90,12 @@ pub(crate) fn ends_with_connection(message: &Message, bodyless: bool) -> Result<
 /// # Errors
 /// If it is none.
 pub(crate) fn status(start: &[u8]) -> Result<u16, String> {
-    let text = start.strip_prefix(b"HTTP/1.1 ").or_else(|| start.strip_prefix(b"HTTP/1.0 "));
-    let digits = text.and_then(|t| t.get(..3)).filter(|d| d.iter().all(u8::is_ascii_digit));
+    let text = start
+        .strip_prefix(b"HTTP/1.1 ")
+        .or_else(|| start.strip_prefix(b"HTTP/1.0 "));
+    let digits = text
+        .and_then(|t| t.get(..3))
+        .filter(|d| d.iter().all(u8::is_ascii_digit));
     let followed = text.and_then(|t| t.get(3)) == Some(&b' ');
     match digits {
         Some(digits) if followed => Ok(digits.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0'))),
@@ -91,7 +105,10 @@ pub(crate) fn status(start: &[u8]) -> Result<u16, String> {
 
 /// The values of a field, in order.
 pub(crate) fn values<'a>(fields: &'a [Field], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| v.as_slice())
+    fields
+        .iter()
+        .filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, v)| v.as_slice())
 }
 
 /// Bytes as the tables write them.
@@ -124,9 +141,16 @@ fn shorten(text: String) -> String {
 type Head = (Vec<u8>, Vec<Field>, usize);
 
 fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
-    let Some(end) = find(bytes, b"\r\n\r\n") else { return Ok(None) };
-    let mut lines = bytes[..end].split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l));
-    if bytes[..end].windows(2).any(|w| w[1] == b'\n' && w[0] != b'\r') {
+    let Some(end) = find(bytes, b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let mut lines = bytes[..end]
+        .split(|b| *b == b'\n')
+        .map(|l| l.strip_suffix(b"\r").unwrap_or(l));
+    if bytes[..end]
+        .windows(2)
+        .any(|w| w[1] == b'\n' && w[0] != b'\r')
+    {
         return Err(format!("bare LF in the head: {}", show(&bytes[..end])));
     }
     let start = lines.next().unwrap_or_default().to_vec();
@@ -153,7 +177,11 @@ fn framing(fields: &[Field]) -> Result<Framing, String> {
         ([], []) => Ok(Framing::UntilEnd),
         ([length], []) => number(length, 10).map(Framing::Length),
         ([], [coding]) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
-        _ => Err(format!("framing: {} Content-Length, {} Transfer-Encoding", lengths.len(), codings.len())),
+        _ => Err(format!(
+            "framing: {} Content-Length, {} Transfer-Encoding",
+            lengths.len(),
+            codings.len()
+        )),
     }
 }
 
@@ -172,15 +200,24 @@ fn body(
     bytes: &[u8],
     used: usize,
 ) -> Result<(Message, usize), String> {
-    let mut message =
-        Message { start, fields, body: Vec::new(), trailers: Vec::new(), ending: Ending::Whole };
+    let mut message = Message {
+        start,
+        fields,
+        body: Vec::new(),
+        trailers: Vec::new(),
+        ending: Ending::Whole,
+    };
     let rest = &bytes[used..];
     let taken = match framing {
         Framing::Empty => 0,
         Framing::Length(length) => {
             let taken = length.min(rest.len());
             message.body = rest[..taken].to_vec();
-            message.ending = if taken < length { Ending::Short } else { Ending::Whole };
+            message.ending = if taken < length {
+                Ending::Short
+            } else {
+                Ending::Whole
+            };
             taken
         }
         Framing::Chunked => chunks(&mut message, rest)?,
@@ -240,15 +277,30 @@ mod tests {
     fn messages_end_where_their_framing_says() {
         for (bytes, body, used, ending) in [
             ("GET / HTTP/1.1\r\n\r\nrest", "", 18, Ending::Whole),
-            ("P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nabcd", "abc", 38, Ending::Whole),
-            ("P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab", "ab", 37, Ending::Short),
+            (
+                "P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nabcd",
+                "abc",
+                38,
+                Ending::Whole,
+            ),
+            (
+                "P / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab",
+                "ab",
+                37,
+                Ending::Short,
+            ),
             (
                 "P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nx",
                 "abc",
                 62,
                 Ending::Whole,
             ),
-            ("P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n", "ab", 54, Ending::Short),
+            (
+                "P / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n",
+                "ab",
+                54,
+                Ending::Short,
+            ),
         ] {
             let (message, n) = request(bytes.as_bytes()).unwrap().unwrap();
             assert_eq!(

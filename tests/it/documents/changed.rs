@@ -13,10 +13,26 @@ fn site(options: &str) -> Site {
 fn each_level_says_what_it_is_to_say() {
     for (options, tag, body) in [
         ("  follow: false\n", "nofollow", HTML.to_owned()),
-        ("  follow: false\n  enforce_follow: header\n", "nofollow", HTML.to_owned()),
-        ("  index: false\n  enforce_follow: strip\n", "noindex", HTML.to_owned()),
-        ("  enforce_follow: strip\n  enforce_index: strip\n", "", HTML.to_owned()),
-        ("  follow: false\n  enforce_follow: meta\n", "nofollow", with_meta("nofollow", HTML)),
+        (
+            "  follow: false\n  enforce_follow: header\n",
+            "nofollow",
+            HTML.to_owned(),
+        ),
+        (
+            "  index: false\n  enforce_follow: strip\n",
+            "noindex",
+            HTML.to_owned(),
+        ),
+        (
+            "  enforce_follow: strip\n  enforce_index: strip\n",
+            "",
+            HTML.to_owned(),
+        ),
+        (
+            "  follow: false\n  enforce_follow: meta\n",
+            "nofollow",
+            with_meta("nofollow", HTML),
+        ),
         (
             "  follow: false\n  index: false\n  enforce_follow: meta\n  enforce_index: meta\n",
             "noindex, nofollow",
@@ -36,27 +52,40 @@ fn each_level_says_what_it_is_to_say() {
         let site = site(options);
         for step in [1000, 3] {
             let got = site.serve(Page::html(HTML).cut(step));
-            assert_eq!((got.text(), got.value("x-robots-tag")), (body.clone(), tag.to_owned()), "{options}");
+            assert_eq!(
+                (got.text(), got.value("x-robots-tag")),
+                (body.clone(), tag.to_owned()),
+                "{options}"
+            );
         }
         let other = site.serve(Page::of("text/plain", HTML));
-        assert_eq!((other.text().as_str(), other.value("content-length")), (HTML, HTML.len().to_string()));
+        assert_eq!(
+            (other.text().as_str(), other.value("content-length")),
+            (HTML, HTML.len().to_string())
+        );
         let missing = site.serve(Page::html(HTML).status("404 Not Found"));
         assert_eq!(missing.text(), HTML, "{options}");
     }
 }
 
 fn with_meta(words: &str, html: &str) -> String {
-    html.replace("<head>", &format!("<head><meta name=\"robots\" content=\"{words}\"/>"))
+    html.replace(
+        "<head>",
+        &format!("<head><meta name=\"robots\" content=\"{words}\"/>"),
+    )
 }
 
 #[test]
 fn a_page_to_be_scanned_only_is_a_body_of_links() {
-    let rules =
-        "  - { id: scan, when: { path: /scan }, then: exclude-but-scan, set: { enforce_index: strip } }";
+    let rules = "  - { id: scan, when: { path: /scan }, then: exclude-but-scan, set: { enforce_index: strip } }";
     let site = Site::new("", rules);
     site.has("/scan", Page::of("text/html; charset=iso-8859-1", HTML));
     let got = site.get("/scan");
-    assert!(got.text().contains(LINKS) && !got.text().contains("text"), "{}", got.text());
+    assert!(
+        got.text().contains(LINKS) && !got.text().contains("text"),
+        "{}",
+        got.text()
+    );
     assert!(got.text().contains("content=\"noindex\""), "{}", got.text());
     assert_eq!(got.value("content-type"), "text/html; charset=utf-8");
     site.has("/scan", Page::of("application/pdf", "x"));
@@ -68,7 +97,10 @@ fn a_page_to_be_scanned_only_is_a_body_of_links() {
 #[test]
 fn a_changed_body_has_none_of_the_old_ones_fields() {
     let site = site("  follow: false\n  enforce_follow: strip\n");
-    for (coding, body) in [("gzip", gzip(HTML.as_bytes())), ("deflate", zlib(HTML.as_bytes()))] {
+    for (coding, body) in [
+        ("gzip", gzip(HTML.as_bytes())),
+        ("deflate", zlib(HTML.as_bytes())),
+    ] {
         let mut page = Page::of("text/html; charset=utf-8", &body);
         for field in [
             "ETag: \"x\"",
@@ -110,9 +142,10 @@ fn a_changed_body_has_none_of_the_old_ones_fields() {
 #[test]
 fn a_document_that_may_be_changed_is_asked_for_whole() {
     let fields = "Range: bytes=5-9\r\nIf-Range: \"x\"\r\nAccept-Encoding: br\r\n";
-    for (options, whole) in
-        [("  follow: false\n  enforce_follow: strip\n", true), ("  follow: false\n", false)]
-    {
+    for (options, whole) in [
+        ("  follow: false\n  enforce_follow: strip\n", true),
+        ("  follow: false\n", false),
+    ] {
         let site = site(options);
         site.has("/page", Page::html(HTML));
         site.ask("GET", "/page", fields);
@@ -127,20 +160,33 @@ fn what_cannot_be_stripped_is_not_passed_on() {
     let strict = site("  follow: false\n  enforce_follow: strip\n");
     let mild = site("  follow: false\n  enforce_follow: meta\n");
     let packed = || Page::of("text/html", "what br looks like").field("Content-Encoding: br");
-    let part =
-        || Page::html("text<a href=/x>").status("206 Partial Content").field("Content-Range: bytes 9-20/99");
+    let part = || {
+        Page::html("text<a href=/x>")
+            .status("206 Partial Content")
+            .field("Content-Range: bytes 9-20/99")
+    };
     for page in [packed(), part()] {
-        assert_eq!(strict.serve(page.clone()).said(), "upstream_protocol  502", "{page:?}");
+        assert_eq!(
+            strict.serve(page.clone()).said(),
+            "upstream_protocol  502",
+            "{page:?}"
+        );
         let body = page.pieces.concat();
         let got = mild.serve(page.clone());
-        assert_eq!((got.body(), got.value("x-robots-tag")), (Some(body), "nofollow".into()), "{page:?}");
+        assert_eq!(
+            (got.body(), got.value("x-robots-tag")),
+            (Some(body), "nofollow".into()),
+            "{page:?}"
+        );
     }
     // Found when the head is sent already: the body breaks off.
     let mut broken = gzip(&HTML.repeat(3000).into_bytes());
     let middle = broken.len() / 2;
     broken[middle..].fill(0xff);
     for page in [
-        Page::of("text/html; charset=utf-8", &broken).field("Content-Encoding: gzip").cut(100),
+        Page::of("text/html; charset=utf-8", &broken)
+            .field("Content-Encoding: gzip")
+            .cut(100),
         Page::of("text/html; charset=utf-8", &broken[..middle]).field("Content-Encoding: gzip"),
     ] {
         assert_eq!(strict.serve(page).body(), None);
@@ -151,23 +197,41 @@ fn what_cannot_be_stripped_is_not_passed_on() {
 fn what_a_document_is_judged_by_is_what_the_origin_sent() {
     let options = "  index: false\n  enforce_index: meta\n  noindex: reject\n";
     let site = site(options);
-    assert_eq!(site.serve(Page::html(HTML)).text(), with_meta("noindex", HTML));
-    assert_eq!(site.serve(Page::html("<meta name=robots content=noindex>")).said(), "noindex  451");
+    assert_eq!(
+        site.serve(Page::html(HTML)).text(),
+        with_meta("noindex", HTML)
+    );
+    assert_eq!(
+        site.serve(Page::html("<meta name=robots content=noindex>"))
+            .said(),
+        "noindex  451"
+    );
     // An option that a rule of the document stage sets.
-    let rules = "  - { id: draft, when: { title: draft }, set: { follow: false, enforce_follow: strip } }";
+    let rules =
+        "  - { id: draft, when: { title: draft }, set: { follow: false, enforce_follow: strip } }";
     let site = Site::new("", rules);
     assert_eq!(site.serve(Page::html(HTML)).text(), HTML);
     let html = HTML.replace("<title>t", "<title>draft");
     let expected = with_meta("nofollow", &html.replace(" href='/x'", ""));
     let got = site.serve(Page::html(&html).cut(7));
-    assert_eq!((got.text(), got.value("x-robots-tag")), (expected, "nofollow".into()));
+    assert_eq!(
+        (got.text(), got.value("x-robots-tag")),
+        (expected, "nofollow".into())
+    );
 }
 
 #[test]
 fn a_wide_document_comes_as_utf_8() {
     let site = site("  follow: false\n  enforce_follow: strip\n");
-    let wide: Vec<u8> = [0xfeff].into_iter().chain(HTML.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let wide: Vec<u8> = [0xfeff]
+        .into_iter()
+        .chain(HTML.encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
     let got = site.serve(Page::html(&wide).cut(9));
     assert_eq!(got.value("content-type"), "text/html; charset=utf-8");
-    assert_eq!(got.text(), with_meta("nofollow", &HTML.replace(" href='/x'", "")));
+    assert_eq!(
+        got.text(),
+        with_meta("nofollow", &HTML.replace(" href='/x'", ""))
+    );
 }

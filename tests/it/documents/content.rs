@@ -30,16 +30,38 @@ impl Remembering {
         folder.write("policy.yaml", policy(options, "  []"));
         let file = folder.write("crawlgate.yaml", CONFIG.replace("log.json", "none"));
         let directory = file.parent().unwrap().to_owned();
-        let around = Surroundings { directory: &directory, variables: &|_| None };
-        let overrides = Overrides { config: Some(file), ..Overrides::default() };
-        let settings = load(&overrides, &around).unwrap_or_else(|problems| panic!("{problems:?}")).settings;
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 3 });
-        let compiled = policy_of::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
+        let around = Surroundings {
+            directory: &directory,
+            variables: &|_| None,
+        };
+        let overrides = Overrides {
+            config: Some(file),
+            ..Overrides::default()
+        };
+        let settings = load(&overrides, &around)
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
+            .settings;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 3,
+        });
+        let compiled =
+            policy_of::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
         let (clock, _) = Clock::manual();
-        let started = async { Server::start_with(&settings, compiled.policy.into(), clock, Some(ledger)) };
+        let started =
+            async { Server::start_with(&settings, compiled.policy.into(), clock, Some(ledger)) };
         let server = runtime.block_on(started).unwrap();
-        Self { _folder: folder, _runtime: runtime, server, origin, pages }
+        Self {
+            _folder: folder,
+            _runtime: runtime,
+            server,
+            origin,
+            pages,
+        }
     }
 
     fn has(&self, path: &str, page: Page) {
@@ -61,7 +83,10 @@ fn a_body_that_is_the_same_is_refused_as_unmodified() {
     let site = Remembering::new("  unmodified: reject\n");
     site.has("/page", Page::html("a page"));
     let first = site.get("/page");
-    assert_eq!((first.said().as_str(), first.text().as_str()), ("passed 200", "a page"));
+    assert_eq!(
+        (first.said().as_str(), first.text().as_str()),
+        ("passed 200", "a page")
+    );
     refused(&site, "/page", "unmodified  451");
     // The same in another coding, and chunked.
     let packed = || Page::of("text/html", gzip(b"a page")).field("Content-Encoding: gzip");

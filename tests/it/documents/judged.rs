@@ -22,15 +22,31 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
         (title("gone away"), "soft_error gone 410"),
         (title("not found") + NOINDEX + OTHER, "soft_error soft 404"),
         (title("fine") + NOINDEX + OTHER, "noncanonical  451"),
-        (title("fine") + NOINDEX + "</head>out of stock", "noindex  451"),
+        (
+            title("fine") + NOINDEX + "</head>out of stock",
+            "noindex  451",
+        ),
         (title("fine") + "</head>now out of stock", "rule text 451"),
-        (title("fine") + "<link rel=canonical href=page>", "passed 200"),
-        (title("fine") + "<base href='/x/'><link rel=canonical href=page>", "noncanonical  451"),
-        (title("fine") + "<base href='/'><link rel=canonical href='page#part'>", "passed 200"),
+        (
+            title("fine") + "<link rel=canonical href=page>",
+            "passed 200",
+        ),
+        (
+            title("fine") + "<base href='/x/'><link rel=canonical href=page>",
+            "noncanonical  451",
+        ),
+        (
+            title("fine") + "<base href='/'><link rel=canonical href='page#part'>",
+            "passed 200",
+        ),
     ] {
         let got = site.serve(Page::html(&html));
         assert_eq!(got.said(), said, "{html}");
-        assert_eq!(got.value("crawl-status").starts_with("REJECTED"), !said.starts_with("passed"), "{html}");
+        assert_eq!(
+            got.value("crawl-status").starts_with("REJECTED"),
+            !said.starts_with("passed"),
+            "{html}"
+        );
         if said.starts_with("passed") {
             assert_eq!(got.text(), html);
         } else {
@@ -48,7 +64,10 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
         (&"document".into(), &"soft_error".into(), &"soft".into())
     );
     let counted = |name: &str| metric(&site.gate, name);
-    assert_eq!(counted("crawlgate_rule_decided_total{mode=\"enforce\",rule=\"soft\",verdict=\"reject\"}"), 2);
+    assert_eq!(
+        counted("crawlgate_rule_decided_total{mode=\"enforce\",rule=\"soft\",verdict=\"reject\"}"),
+        2
+    );
     assert_eq!(counted("crawlgate_documents_total{outcome=\"read\"}"), 11);
 }
 
@@ -57,7 +76,10 @@ fn words_for_one_crawler_are_for_it_alone() {
     let site = Site::new(CHECKS, "  []");
     let html = "<meta name=newsbot content=noindex>";
     site.has("/page", Page::html(html));
-    let asked = |agent: &str| site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n")).said();
+    let asked = |agent: &str| {
+        site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n"))
+            .said()
+    };
     assert_eq!(asked("NewsBot/2.0 (+x)"), "noindex  451");
     assert_eq!(asked("OtherBot/1"), "passed 200");
 }
@@ -72,8 +94,14 @@ fn what_is_only_tagged_is_passed_on_and_says_so() {
         (Page::html("<p>"), String::new()),
         (Page::html(noindex), "noindex".into()),
         (Page::html(link), format!("noncanonical; of={other}")),
-        (Page::html(format!("{noindex}{link}")), format!("noindex | noncanonical; of={other}")),
-        (Page::of("image/png", "x").field("X-Robots-Tag: noindex"), "noindex".into()),
+        (
+            Page::html(format!("{noindex}{link}")),
+            format!("noindex | noncanonical; of={other}"),
+        ),
+        (
+            Page::of("image/png", "x").field("X-Robots-Tag: noindex"),
+            "noindex".into(),
+        ),
         (
             Page::of("image/png", "x").field("Link: </other?a=1,2>; rel=canonical"),
             format!("noncanonical; of={other}"),
@@ -83,33 +111,47 @@ fn what_is_only_tagged_is_passed_on_and_says_so() {
     ] {
         let body = page.pieces.concat();
         let got = site.serve(page.clone());
-        assert_eq!((got.value("crawl-tag"), got.body()), (tags, Some(body)), "{page:?}");
+        assert_eq!(
+            (got.value("crawl-tag"), got.body()),
+            (tags, Some(body)),
+            "{page:?}"
+        );
     }
 }
 
 #[test]
 fn shadows_hear_documents_and_change_nothing() {
-    let rules =
-        "  - { id: try, mode: shadow, forbid: { title: draft } }\n  - { id: live, forbid: { ext: gif } }";
+    let rules = "  - { id: try, mode: shadow, forbid: { title: draft } }\n  - { id: live, forbid: { ext: gif } }";
     let site = Site::new("", rules);
-    assert_eq!(site.serve(Page::html("<title>draft</title>")).said(), "passed 200");
-    assert_eq!(site.serve(Page::html("<title>done</title>")).said(), "passed 200");
+    assert_eq!(
+        site.serve(Page::html("<title>draft</title>")).said(),
+        "passed 200"
+    );
+    assert_eq!(
+        site.serve(Page::html("<title>done</title>")).said(),
+        "passed 200"
+    );
     let lines = log(&site.gate, 2);
     assert_eq!(lines[0]["verdict"], "shadow_reject");
-    assert_eq!((&lines[0]["rule"], &lines[0]["stage"]), (&"try".into(), &"document".into()));
+    assert_eq!(
+        (&lines[0]["rule"], &lines[0]["stage"]),
+        (&"try".into(), &"document".into())
+    );
     assert_eq!(lines[1]["verdict"], "allow");
 }
 
 #[test]
 fn only_what_something_waits_for_is_read() {
-    let rules =
-        "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
+    let rules = "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
     let site = Site::new("", rules);
     let read = || metric(&site.gate, "crawlgate_documents_total{outcome=\"read\"}");
     for (path, page) in [
         ("/other", Page::html("<title>x</title>")),
         ("/news/a", Page::of("image/png", "x")),
-        ("/news/b", Page::html("<title>x</title>").status("404 Not Found")),
+        (
+            "/news/b",
+            Page::html("<title>x</title>").status("404 Not Found"),
+        ),
     ] {
         site.has(path, page);
         assert!(site.get(path).said().starts_with("passed"), "{path}");
@@ -120,17 +162,41 @@ fn only_what_something_waits_for_is_read() {
     assert_eq!(read(), 1);
     // Of a HEAD nothing can be read; of a part nothing is.
     assert_eq!(site.ask("HEAD", "/news/c", "").said(), "passed 200");
-    let part =
-        Page::html("<title>x</title>").status("206 Partial Content").field("Content-Range: bytes 5-20/99");
+    let part = Page::html("<title>x</title>")
+        .status("206 Partial Content")
+        .field("Content-Range: bytes 5-20/99");
     site.has("/news/d", part);
     assert_eq!(site.get("/news/d").said(), "passed 206");
     site.has("/news/e", Page::html("").status("304 Not Modified"));
-    assert_eq!(site.ask("GET", "/news/e", "If-None-Match: \"x\"\r\n").status(), 304);
-    assert_eq!(metric(&site.gate, "crawlgate_documents_total{outcome=\"unreadable\"}"), 1);
+    assert_eq!(
+        site.ask("GET", "/news/e", "If-None-Match: \"x\"\r\n")
+            .status(),
+        304
+    );
+    assert_eq!(
+        metric(
+            &site.gate,
+            "crawlgate_documents_total{outcome=\"unreadable\"}"
+        ),
+        1
+    );
     assert_eq!(read(), 1);
     // Only where a document may be read is the origin kept from codings that cannot be undone.
-    site.has("/news/f", Page::of("text/html", gzip(b"<title>x</title>")).field("Content-Encoding: gzip"));
-    let got = site.ask("GET", "/news/f", "Accept-Encoding: br, gzip;q=0.8, zstd\r\n");
+    site.has(
+        "/news/f",
+        Page::of("text/html", gzip(b"<title>x</title>")).field("Content-Encoding: gzip"),
+    );
+    let got = site.ask(
+        "GET",
+        "/news/f",
+        "Accept-Encoding: br, gzip;q=0.8, zstd\r\n",
+    );
     assert_eq!(got.said(), "soft_error soft 404");
-    assert!(site.heads().last().unwrap().to_lowercase().contains("accept-encoding: gzip;q=0.8\r\n"));
+    assert!(
+        site.heads()
+            .last()
+            .unwrap()
+            .to_lowercase()
+            .contains("accept-encoding: gzip;q=0.8\r\n")
+    );
 }

@@ -63,14 +63,17 @@ fn page(rng: &mut Rng, html: &[u8]) -> Page {
         _ => (html.to_vec(), "identity"),
     };
     let page = Page::html(&body).field(&format!("Content-Encoding: {coding}"));
-    let page = if rng.bool() { page.split(rng.usize(..=body.len())) } else { page };
+    let page = if rng.bool() {
+        page.split(rng.usize(..=body.len()))
+    } else {
+        page
+    };
     if rng.bool() { page.chunked() } else { page }
 }
 
 #[test]
 fn random_documents_pass_untouched() {
-    let rules =
-        "  - { id: a, forbid: { title: never this } }\n  - { id: b, forbid: { body_prefix: never this } }";
+    let rules = "  - { id: a, forbid: { title: never this } }\n  - { id: b, forbid: { body_prefix: never this } }";
     let site = Site::new("  noindex: tag\n  noncanonical: tag\n", rules);
     let mut rng = Rng::with_seed(11);
     for _ in 0..150 {
@@ -103,7 +106,10 @@ fn random_documents_are_stripped_or_broken_off() {
             let body = String::from_utf8(body).unwrap();
             // Addresses may be anything; between them is nothing.
             let around: String = body.split('"').step_by(2).collect();
-            assert!(!around.contains("text") && body.ends_with("</body></html>\n"), "{body} of {page:?}");
+            assert!(
+                !around.contains("text") && body.ends_with("</body></html>\n"),
+                "{body} of {page:?}"
+            );
         }
         let _ = links.serve(page).body();
     }

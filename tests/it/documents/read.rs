@@ -16,25 +16,45 @@ fn site() -> Site {
 #[test]
 fn a_title_is_found_wherever_the_body_is_cut() {
     let site = site();
-    let (bad, good) = ("<html><head><title>missing</title><p>", "<html><head><title>here</title><p>");
+    let (bad, good) = (
+        "<html><head><title>missing</title><p>",
+        "<html><head><title>here</title><p>",
+    );
     for at in 0..=bad.len() {
-        assert_eq!(site.serve(Page::html(bad).split(at)).said(), "soft_error soft 404", "{at}");
+        assert_eq!(
+            site.serve(Page::html(bad).split(at)).said(),
+            "soft_error soft 404",
+            "{at}"
+        );
     }
     for at in 0..=good.len() {
         let got = site.serve(Page::html(good).split(at));
-        assert_eq!((got.said().as_str(), got.text().as_str()), ("passed 200", good), "{at}");
+        assert_eq!(
+            (got.said().as_str(), got.text().as_str()),
+            ("passed 200", good),
+            "{at}"
+        );
     }
     for step in [1, 2, 3, 10] {
-        assert_eq!(site.serve(Page::html(bad).cut(step).chunked()).said(), "soft_error soft 404", "{step}");
+        assert_eq!(
+            site.serve(Page::html(bad).cut(step).chunked()).said(),
+            "soft_error soft 404",
+            "{step}"
+        );
         let got = site.serve(Page::html(good).cut(step).chunked());
-        assert_eq!((got.said().as_str(), got.text().as_str()), ("passed 200", good), "{step}");
+        assert_eq!(
+            (got.said().as_str(), got.text().as_str()),
+            ("passed 200", good),
+            "{step}"
+        );
     }
 }
 
 #[test]
 fn what_passes_is_what_the_origin_sent_byte_for_byte() {
     let site = site();
-    let page: Vec<u8> = format!("<title>here</title>{}", "some text \u{e4} ".repeat(20_000)).into_bytes();
+    let page: Vec<u8> =
+        format!("<title>here</title>{}", "some text \u{e4} ".repeat(20_000)).into_bytes();
     for (coding, body) in [
         ("identity", page.clone()),
         ("gzip", gzip(&page)),
@@ -44,18 +64,37 @@ fn what_passes_is_what_the_origin_sent_byte_for_byte() {
         ("gzip", b"no gzip at all".to_vec()),
     ] {
         for step in [700, 100_000] {
-            let page = Page::of("text/html", &body).field(&format!("Content-Encoding: {coding}")).cut(step);
-            let got = site.serve(page.clone().field("ETag: \"x\"").field("Accept-Ranges: bytes"));
+            let page = Page::of("text/html", &body)
+                .field(&format!("Content-Encoding: {coding}"))
+                .cut(step);
+            let got = site.serve(
+                page.clone()
+                    .field("ETag: \"x\"")
+                    .field("Accept-Ranges: bytes"),
+            );
             assert_eq!(got.said(), "passed 200", "{coding}");
             assert_eq!(got.body().as_deref(), Some(&body[..]), "{coding} by {step}");
             assert_eq!(got.value("content-encoding"), coding);
             assert_eq!(got.value("content-length"), body.len().to_string());
-            assert_eq!((got.value("etag"), got.value("accept-ranges")), ("\"x\"".into(), "bytes".into()));
+            assert_eq!(
+                (got.value("etag"), got.value("accept-ranges")),
+                ("\"x\"".into(), "bytes".into())
+            );
             let got = site.serve(page.chunked());
-            assert_eq!(got.body().as_deref(), Some(&body[..]), "{coding} by {step}, chunked");
+            assert_eq!(
+                got.body().as_deref(),
+                Some(&body[..]),
+                "{coding} by {step}, chunked"
+            );
         }
     }
-    assert_eq!(metric(&site.gate, "crawlgate_documents_total{outcome=\"unreadable\"}"), 8);
+    assert_eq!(
+        metric(
+            &site.gate,
+            "crawlgate_documents_total{outcome=\"unreadable\"}"
+        ),
+        8
+    );
 }
 
 #[test]
@@ -88,25 +127,44 @@ fn a_bomb_is_not_unpacked() {
     page.splice(7..14, *b"present");
     let bomb = gzip(&page);
     let got = site.serve(Page::of("text/html", &bomb).field("Content-Encoding: gzip"));
-    assert_eq!((got.said().as_str(), got.body()), ("passed 200", Some(bomb)));
+    assert_eq!(
+        (got.said().as_str(), got.body()),
+        ("passed 200", Some(bomb))
+    );
 }
 
 #[test]
 fn charsets_are_undone() {
     let rules = "  - { id: soft, forbid: { title: \u{43d}\u{435}\u{442} }, as: 404 }";
     let site = Site::new("", rules);
-    let html = |charset: &str| format!("<meta charset={charset}><title>\u{43d}\u{435}\u{442}</title>");
+    let html =
+        |charset: &str| format!("<meta charset={charset}><title>\u{43d}\u{435}\u{442}</title>");
     let koi = encoding("koi8-r", &html("koi8-r"));
-    let wide: Vec<u8> =
-        [0xfeff].into_iter().chain(html("x").encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let wide: Vec<u8> = [0xfeff]
+        .into_iter()
+        .chain(html("x").encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
     for (content_type, body, said) in [
-        ("text/html", html("utf-8").into_bytes(), "soft_error soft 404"),
+        (
+            "text/html",
+            html("utf-8").into_bytes(),
+            "soft_error soft 404",
+        ),
         ("text/html", koi.clone(), "soft_error soft 404"),
-        ("text/html; charset=KOI8-R", koi.clone(), "soft_error soft 404"),
+        (
+            "text/html; charset=KOI8-R",
+            koi.clone(),
+            "soft_error soft 404",
+        ),
         ("text/html", wide, "soft_error soft 404"),
         // Where it says the wrong one it is read as it says, as by browsers.
         ("text/html; charset=utf-8", koi, "passed 200"),
-        ("text/html; charset=iso-8859-1", html("utf-8").into_bytes(), "passed 200"),
+        (
+            "text/html; charset=iso-8859-1",
+            html("utf-8").into_bytes(),
+            "passed 200",
+        ),
     ] {
         let got = site.serve(Page::of(content_type, &body));
         assert_eq!(got.said(), said, "{content_type} {body:?}");
@@ -114,23 +172,45 @@ fn charsets_are_undone() {
 }
 
 fn encoding(label: &str, text: &str) -> Vec<u8> {
-    encoding_rs::Encoding::for_label(label.as_bytes()).unwrap().encode(text).0.into_owned()
+    encoding_rs::Encoding::for_label(label.as_bytes())
+        .unwrap()
+        .encode(text)
+        .0
+        .into_owned()
 }
 
 #[test]
 fn text_and_untyped_answers_are_read() {
     let rules = format!("{TITLE}\n  - {{ id: text, forbid: {{ body_prefix: secret }} }}");
     let site = Site::new("", &rules);
-    assert_eq!(site.serve(Page::of("text/plain", "a secret")).said(), "rule text 451");
+    assert_eq!(
+        site.serve(Page::of("text/plain", "a secret")).said(),
+        "rule text 451"
+    );
     // What is text has no title, whatever it looks like.
-    assert_eq!(site.serve(Page::of("text/plain", "<title>missing</title>")).said(), "passed 200");
+    assert_eq!(
+        site.serve(Page::of("text/plain", "<title>missing</title>"))
+            .said(),
+        "passed 200"
+    );
     let untyped = Page::html("<title>missing</title>").without_type();
     assert_eq!(site.serve(untyped).said(), "soft_error soft 404");
-    assert_eq!(site.serve(Page::html("secret").without_type()).said(), "rule text 451");
+    assert_eq!(
+        site.serve(Page::html("secret").without_type()).said(),
+        "rule text 451"
+    );
     for length in [64 * 1024 - 6, 64 * 1024 - 5] {
         let page = format!("{}secret", "x".repeat(length));
-        let said = if length + 6 <= 64 * 1024 { "rule text 451" } else { "passed 200" };
-        assert_eq!(site.serve(Page::of("text/plain", &page)).said(), said, "{length}");
+        let said = if length + 6 <= 64 * 1024 {
+            "rule text 451"
+        } else {
+            "passed 200"
+        };
+        assert_eq!(
+            site.serve(Page::of("text/plain", &page)).said(),
+            said,
+            "{length}"
+        );
     }
 }
 
@@ -138,12 +218,18 @@ fn text_and_untyped_answers_are_read() {
 fn a_head_longer_than_is_read_is_judged_by_its_beginning() {
     let site = Site::new("  noindex: reject\n", "  []");
     for (before, said) in [(60_000, "noindex  451"), (70_000, "passed 200")] {
-        let html = format!("<head><style>{}</style><meta name=robots content=noindex>", "x".repeat(before));
+        let html = format!(
+            "<head><style>{}</style><meta name=robots content=noindex>",
+            "x".repeat(before)
+        );
         assert_eq!(site.serve(Page::html(&html)).said(), said, "{before}");
     }
     // `max_buffer` may say less.
     let site = Site::new("  noindex: reject\n  max_buffer: 4KiB\n", "  []");
-    let html = format!("<head><style>{}</style><meta name=robots content=noindex>", "x".repeat(40_000));
+    let html = format!(
+        "<head><style>{}</style><meta name=robots content=noindex>",
+        "x".repeat(40_000)
+    );
     let got = site.serve(Page::html(&html).cut(1000));
     assert_eq!((got.said().as_str(), got.text()), ("passed 200", html));
 }
@@ -158,19 +244,30 @@ fn the_head_is_enough_to_send_on() {
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 30\r\n\r\n",
             );
             visit.send("<title>here</title><p>");
-            let _ = receiver.lock().unwrap().recv_timeout(Duration::from_secs(20));
+            let _ = receiver
+                .lock()
+                .unwrap()
+                .recv_timeout(Duration::from_secs(20));
             visit.send("the rest");
         }
     });
     let site = site();
     let mut client = Client::connect(site.gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     // While the origin keeps the rest to itself.
     client.until("<p>");
     sender.send(()).unwrap();
     client.until("the rest");
     // The connection to the origin is kept.
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     client.until("<p>");
     sender.send(()).unwrap();
     client.until("the rest");
@@ -186,15 +283,29 @@ fn a_body_that_breaks_off_while_it_is_read_is_told_in_a_status() {
     });
     let site = site();
     let mut client = Client::connect(site.gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     let head = client.until("\r\n\r\n");
-    assert!(head.starts_with("HTTP/1.1 502") && head.contains("http_response_incomplete"), "{head}");
-    assert!(head.to_lowercase().contains("crawl-reason: upstream_protocol"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 502") && head.contains("http_response_incomplete"),
+        "{head}"
+    );
+    assert!(
+        head.to_lowercase()
+            .contains("crawl-reason: upstream_protocol"),
+        "{head}"
+    );
 }
 
 #[test]
 fn limits_and_times_of_bodies_hold_while_one_is_read() {
-    let site = Site::new("  max_body: 1KiB\n  timeouts: { body_idle: 200ms }\n", TITLE);
+    let site = Site::new(
+        "  max_body: 1KiB\n  timeouts: { body_idle: 200ms }\n",
+        TITLE,
+    );
     let page = format!("<head><style>{}", "x".repeat(3000));
     let got = site.serve(Page::html(&page).cut(500).chunked());
     assert_eq!(got.said(), "body_too_large  451");
@@ -205,7 +316,11 @@ fn limits_and_times_of_bodies_hold_while_one_is_read() {
         }
     });
     let mut client = Client::connect(site.gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     let head = client.until("\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 504"), "{head}");
     until("the origin's connection is closed", || origin.ended() == 1);
@@ -221,9 +336,16 @@ fn a_client_that_leaves_ends_the_reading() {
     });
     let site = site();
     let mut client = Client::connect(site.gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     until("the origin is asked", || !origin.requests().is_empty());
-    client.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    client
+        .0
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
     assert!(client.0.read(&mut [0]).is_err(), "nothing has been sent");
     drop(client);
     until("the origin's connection is closed", || origin.ended() == 1);

@@ -12,7 +12,8 @@ use crate::upstream::scripted::{OK, Origin, until};
 
 use super::{Answer, CONFIG, ask, log, policy};
 
-const LIVE: &str = "  - { id: closed, about: not ours, when: { under: /closed }, then: disallow-log }
+const LIVE: &str =
+    "  - { id: closed, about: not ours, when: { under: /closed }, then: disallow-log }
   - { id: try, mode: shadow, forbid: { under: /try } }";
 
 const NEXT: &str = "  - { id: closed, forbid: { under: /next } }
@@ -45,24 +46,41 @@ impl Bench {
         let config = CONFIG.replace("watch: false }", "watch: false, shadow: next.yaml }")
             + "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
         let gate = Gate::start_with(&config, &policy("", LIVE), |command| {
-            fs::write(command.get_current_dir().unwrap().join("next.yaml"), next(rules)).unwrap();
+            fs::write(
+                command.get_current_dir().unwrap().join("next.yaml"),
+                next(rules),
+            )
+            .unwrap();
         });
         Self { gate, origin }
     }
 
     fn ask(&self, path: &str) -> Answer {
-        ask(self.gate.proxy, &format!("http://a.test:{}{path}", self.origin.port), "Crawl-Trace: 1\r\n")
+        ask(
+            self.gate.proxy,
+            &format!("http://a.test:{}{path}", self.origin.port),
+            "Crawl-Trace: 1\r\n",
+        )
     }
 
     fn admin(&self, method: &str, path: &str) -> Value {
         let mut admin = Admin::new(self.gate.admin);
-        let answer = admin.ask(&format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.gate.admin));
-        serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
+        let answer = admin.ask(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            self.gate.admin
+        ));
+        serde_json::from_str(&answer.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", answer.body))
     }
 
     fn ready(&self) -> String {
         let mut admin = Admin::new(self.gate.admin);
-        admin.ask(&format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", self.gate.admin)).body
+        admin
+            .ask(&format!(
+                "GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n",
+                self.gate.admin
+            ))
+            .body
     }
 }
 
@@ -80,12 +98,26 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
     let bench = Bench::new(NEXT);
     for (path, status, shadow) in CASES {
         let answer = bench.ask(path);
-        assert_eq!((answer.status(), answer.value("crawl-shadow")), (status, shadow), "{path}");
+        assert_eq!(
+            (answer.status(), answer.value("crawl-shadow")),
+            (status, shadow),
+            "{path}"
+        );
     }
     let lines = log(&bench.gate, CASES.len());
     assert_eq!(
-        (&lines[1]["verdict"], &lines[1]["mode"], &lines[1]["rule"], &lines[1]["policy"]),
-        (&json!("shadow_reject"), &json!("shadow"), &json!("next/closed"), &json!("effects"))
+        (
+            &lines[1]["verdict"],
+            &lines[1]["mode"],
+            &lines[1]["rule"],
+            &lines[1]["policy"]
+        ),
+        (
+            &json!("shadow_reject"),
+            &json!("shadow"),
+            &json!("next/closed"),
+            &json!("effects")
+        )
     );
     assert_eq!(
         lines[2]["shadow"],
@@ -93,15 +125,31 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
     );
     // A rule of the live policy has the same id: it is another series.
     let count = |name: &str, mode: &str, rule: &str| {
-        let verdict = if name == "decided" { ",verdict=\"reject\"" } else { "" };
+        let verdict = if name == "decided" {
+            ",verdict=\"reject\""
+        } else {
+            ""
+        };
         let labels = format!("mode=\"{mode}\",rule=\"{rule}\"{verdict}");
-        metric(&bench.gate, &format!("crawlgate_rule_{name}_total{{{labels}}}"))
+        metric(
+            &bench.gate,
+            &format!("crawlgate_rule_{name}_total{{{labels}}}"),
+        )
     };
     assert_eq!(
-        (count("matched", "shadow", "next/closed"), count("decided", "shadow", "next/closed")),
+        (
+            count("matched", "shadow", "next/closed"),
+            count("decided", "shadow", "next/closed")
+        ),
         (1, 1)
     );
-    assert_eq!((count("matched", "enforce", "closed"), count("decided", "shadow", "next/films")), (2, 1));
+    assert_eq!(
+        (
+            count("matched", "enforce", "closed"),
+            count("decided", "shadow", "next/films")
+        ),
+        (2, 1)
+    );
     assert_eq!(count("matched", "shadow", "try"), 1);
 }
 
@@ -113,36 +161,86 @@ fn the_report_tells_what_would_change() {
     }
     let report = bench.admin("GET", "/api/v1/shadow");
     let rule = &report["rules"][0];
-    assert_eq!((&rule["rule"], &rule["judged"], &rule["matched"]), (&json!("try"), &json!(6), &json!(1)));
-    assert_eq!((&rule["would_refuse"]["total"], &rule["would_admit"]["total"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (&rule["rule"], &rule["judged"], &rule["matched"]),
+        (&json!("try"), &json!(6), &json!(1))
+    );
+    assert_eq!(
+        (
+            &rule["would_refuse"]["total"],
+            &rule["would_admit"]["total"]
+        ),
+        (&json!(1), &json!(0))
+    );
     let whole = &report["shadow_policy"];
     assert_eq!(
         (&whole["policy"], &whole["judged"], &whole["last_reload"]),
         (&json!("next"), &json!(6), &Value::Null)
     );
     let refuse = &whole["would_refuse"];
-    assert_eq!((&refuse["total"], &refuse["reasons"]), (&json!(2), &json!({ "rule": 2 })));
-    assert_eq!(refuse["rules"], json!({ "next/closed": 1, "next/films": 1 }));
+    assert_eq!(
+        (&refuse["total"], &refuse["reasons"]),
+        (&json!(2), &json!({ "rule": 2 }))
+    );
+    assert_eq!(
+        refuse["rules"],
+        json!({ "next/closed": 1, "next/films": 1 })
+    );
     let example = &refuse["examples"][1];
     let url = format!("http://a.test:{}/next/x?secret=1", bench.origin.port);
-    assert_eq!((&example["url"], &example["rule"]), (&json!(url), &json!("next/closed")));
-    assert_eq!((&example["stage"], &example["crawler"]), (&json!("request"), &json!("lab")));
+    assert_eq!(
+        (&example["url"], &example["rule"]),
+        (&json!(url), &json!("next/closed"))
+    );
+    assert_eq!(
+        (&example["stage"], &example["crawler"]),
+        (&json!("request"), &json!("lab"))
+    );
     let admit = &whole["would_admit"];
-    assert_eq!((&admit["total"], &admit["reasons"]), (&json!(1), &json!({ "rule": 1 })));
+    assert_eq!(
+        (&admit["total"], &admit["reasons"]),
+        (&json!(1), &json!({ "rule": 1 }))
+    );
 
     // The command says the same.
     let folder = bench.gate.file("");
     let admin = bench.gate.admin.to_string();
-    let said = crawlgate(&folder, &["shadow", "--config", "crawlgate.yaml", "--admin", &admin], "");
+    let said = crawlgate(
+        &folder,
+        &["shadow", "--config", "crawlgate.yaml", "--admin", &admin],
+        "",
+    );
     assert_eq!(said.code, 0, "{}", said.err);
     let lines: Vec<&str> = said.out.lines().collect();
-    assert_eq!(lines[1], "in shadow             judged  would refuse  would admit  why");
-    assert_eq!(lines[2], "try                        6             1            0  refuse: rule 1, try 1");
-    assert!(lines[3].starts_with("policy next@") && lines[3].contains("admit: rule 1"), "{}", said.out);
-    assert!(said.out.contains(&url) && said.out.contains("next would admit, at last:"), "{}", said.out);
+    assert_eq!(
+        lines[1],
+        "in shadow             judged  would refuse  would admit  why"
+    );
+    assert_eq!(
+        lines[2],
+        "try                        6             1            0  refuse: rule 1, try 1"
+    );
+    assert!(
+        lines[3].starts_with("policy next@") && lines[3].contains("admit: rule 1"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains(&url) && said.out.contains("next would admit, at last:"),
+        "{}",
+        said.out
+    );
     let json = crawlgate(
         &folder,
-        &["shadow", "--config", "crawlgate.yaml", "--admin", &admin, "--format", "json"],
+        &[
+            "shadow",
+            "--config",
+            "crawlgate.yaml",
+            "--admin",
+            &admin,
+            "--format",
+            "json",
+        ],
         "",
     );
     assert_eq!(serde_json::from_str::<Value>(&json.out).unwrap(), report);
@@ -158,17 +256,33 @@ fn examples_show_no_more_than_the_log() {
     let config = CONFIG.replace("decisions: log.json", "decisions: none, redact_query: true");
     let gate = Gate::start(&config, &policy("", rules));
     for path in ["/a?secret=1", "/b?secret=2", "/c?secret=3"] {
-        ask(gate.proxy, &format!("http://a.test:{}{path}", origin.port), "");
+        ask(
+            gate.proxy,
+            &format!("http://a.test:{}{path}", origin.port),
+            "",
+        );
     }
     let mut admin = Admin::new(gate.admin);
-    let answer = admin.ask(&format!("GET /api/v1/shadow HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin));
+    let answer = admin.ask(&format!(
+        "GET /api/v1/shadow HTTP/1.1\r\nHost: {}\r\n\r\n",
+        gate.admin
+    ));
     assert!(!answer.body.contains("secret"), "{}", answer.body);
     let report: Value = serde_json::from_str(&answer.body).unwrap();
     let refuse = &report["rules"][0]["would_refuse"]["examples"];
-    assert_eq!(refuse[0]["url"], json!(format!("http://a.test:{}/a?redacted", origin.port)));
+    assert_eq!(
+        refuse[0]["url"],
+        json!(format!("http://a.test:{}/a?redacted", origin.port))
+    );
     let admit = &report["rules"][1]["would_admit"]["examples"];
-    assert_eq!((&admit[0]["url"], &admit[0]["host"]), (&Value::Null, &Value::Null));
-    assert_eq!((&admit[1]["url"], &admit[1]["host"]), (&Value::Null, &json!("a.test")));
+    assert_eq!(
+        (&admit[0]["url"], &admit[0]["host"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(
+        (&admit[1]["url"], &admit[1]["host"]),
+        (&Value::Null, &json!("a.test"))
+    );
 }
 
 #[test]
@@ -177,45 +291,84 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
     bench.ask("/next/x");
     assert!(bench.ready().contains("shadow_policy"), "{}", bench.ready());
     // Both are written; the one in shadow is broken.
-    bench.gate.write("policy.yaml", &policy("", "  - { id: other, forbid: { under: /other } }"));
-    bench.gate.write("next.yaml", &next("  - { id: broken, forbit: { under: /next } }"));
+    bench.gate.write(
+        "policy.yaml",
+        &policy("", "  - { id: other, forbid: { under: /other } }"),
+    );
+    bench.gate.write(
+        "next.yaml",
+        &next("  - { id: broken, forbit: { under: /next } }"),
+    );
     let answer = bench.admin("POST", "/api/v1/reload");
     assert_eq!(
         (&answer["result"], &answer["shadow"]["result"]),
         (&json!("loaded"), &json!("refused")),
         "{answer}"
     );
-    assert!(answer["shadow"]["problems"][0].to_string().contains("forbit"), "{answer}");
+    assert!(
+        answer["shadow"]["problems"][0]
+            .to_string()
+            .contains("forbit"),
+        "{answer}"
+    );
     assert_eq!(bench.ask("/other").status(), 451);
-    assert_eq!(bench.ask("/next/x").value("crawl-shadow"), "reject; rule=next/closed");
-    until("it is said", || bench.gate.said().contains("the shadow policy was not loaded"));
-    assert!(bench.ready().contains("stays in shadow"), "{}", bench.ready());
+    assert_eq!(
+        bench.ask("/next/x").value("crawl-shadow"),
+        "reject; rule=next/closed"
+    );
+    until("it is said", || {
+        bench
+            .gate
+            .said()
+            .contains("the shadow policy was not loaded")
+    });
+    assert!(
+        bench.ready().contains("stays in shadow"),
+        "{}",
+        bench.ready()
+    );
     assert_eq!(
         bench.admin("GET", "/api/v1/shadow")["shadow_policy"]["last_reload"]["result"],
         json!("refused")
     );
     // The other way round: the live one is broken.
     bench.gate.write("policy.yaml", "policy: 1\n");
-    bench.gate.write("next.yaml", &next("  - { id: newer, forbid: { under: /newer } }"));
+    bench.gate.write(
+        "next.yaml",
+        &next("  - { id: newer, forbid: { under: /newer } }"),
+    );
     let answer = bench.admin("POST", "/api/v1/reload");
     assert_eq!(answer["status"], json!(422), "{answer}");
-    assert_eq!(bench.ask("/newer").value("crawl-shadow"), "reject; rule=next/newer");
+    assert_eq!(
+        bench.ask("/newer").value("crawl-shadow"),
+        "reject; rule=next/newer"
+    );
     assert_eq!(bench.ask("/other").status(), 451);
     assert_eq!(bench.ask("/next/x").value("crawl-shadow"), "");
     // What has changed begins to count anew.
     let report = bench.admin("GET", "/api/v1/shadow");
-    assert_eq!(report["shadow_policy"]["would_refuse"]["total"], json!(1), "{report}");
+    assert_eq!(
+        report["shadow_policy"]["would_refuse"]["total"],
+        json!(1),
+        "{report}"
+    );
 }
 
 #[test]
 fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
     let folder = crate::support::folder::Folder::new();
     folder.write("policy.yaml", policy("", "  []"));
-    folder.write("crawlgate.yaml", "policy: { path: policy.yaml, shadow: next.yaml }\n");
+    folder.write(
+        "crawlgate.yaml",
+        "policy: { path: policy.yaml, shadow: next.yaml }\n",
+    );
     let said = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("there is no such policy"), "{}", said.err);
-    folder.write("next.yaml", next("  - { id: broken, forbit: { under: /next } }"));
+    folder.write(
+        "next.yaml",
+        next("  - { id: broken, forbit: { under: /next } }"),
+    );
     let said = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("forbit"), "{}", said.err);
@@ -225,8 +378,17 @@ fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
     assert!(said.err.contains("forbit"), "{}", said.err);
     // And a proxy that is not there cannot be asked.
     folder.write("next.yaml", next(NEXT));
-    let said =
-        crawlgate(folder.path(), &["shadow", "--config", "crawlgate.yaml", "--admin", "127.0.0.1:1"], "");
+    let said = crawlgate(
+        folder.path(),
+        &[
+            "shadow",
+            "--config",
+            "crawlgate.yaml",
+            "--admin",
+            "127.0.0.1:1",
+        ],
+        "",
+    );
     assert_eq!(said.code, 3, "{}", said.err);
     assert!(said.err.contains("127.0.0.1:1"), "{}", said.err);
 }

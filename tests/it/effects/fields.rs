@@ -5,7 +5,9 @@ use super::{Bench, policy};
 /// The value of a field in a head that the origin got.
 fn got<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let mut fields = head.lines().filter_map(|line| line.split_once(": "));
-    fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    fields
+        .find(|(field, _)| field.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 #[test]
@@ -33,7 +35,12 @@ fn fields_of_requests_are_set_and_removed() {
     // A list is replaced, a key of a map is not.
     assert_eq!(fields(2), ["news", "-", "Basic eDp5", "a=b", "-"]);
     assert_eq!(fields(3), ["forged", "-", "-", "a=b", "*/*"]);
-    assert!(heads.iter().all(|head| got(head, "via").is_some() && got(head, "host").is_some()), "{heads:?}");
+    assert!(
+        heads
+            .iter()
+            .all(|head| got(head, "via").is_some() && got(head, "host").is_some()),
+        "{heads:?}"
+    );
 }
 
 #[test]
@@ -59,8 +66,13 @@ fn answers_say_their_source_and_what_the_policy_knows() {
     );
     let fields = |path: &str| {
         let answer = bench.get(path);
-        ["crawl-source", "crawl-meta-team", "crawl-meta-kind", "crawl-meta-x"]
-            .map(|name| answer.value(name).to_owned())
+        [
+            "crawl-source",
+            "crawl-meta-team",
+            "crawl-meta-kind",
+            "crawl-meta-x",
+        ]
+        .map(|name| answer.value(name).to_owned())
     };
     assert_eq!(fields("/"), ["intranet", "search", "page", ""]);
     assert_eq!(fields("/forged"), ["intranet", "search", "page", ""]);
@@ -88,7 +100,11 @@ fn answers_say_their_source_and_what_the_policy_knows() {
 
 #[test]
 fn robots_tags_are_added_and_never_weakened() {
-    let answer = |fields: &str| Some(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n"));
+    let answer = |fields: &str| {
+        Some(format!(
+            "HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n"
+        ))
+    };
     let bench = Bench::new(
         &policy(
             "",
@@ -102,7 +118,9 @@ fn robots_tags_are_added_and_never_weakened() {
             "named" => answer("X-Robots-Tag: googlebot: nofollow\r\nX-Robots-Tag: noarchive\r\n"),
             "index" => answer("X-Robots-Tag: index, follow\r\n"),
             "text" => answer("Content-Type: text/plain\r\n"),
-            "error" => Some("HTTP/1.1 503 Busy\r\nX-Robots-Tag: none\r\nContent-Length: 0\r\n\r\n".into()),
+            "error" => {
+                Some("HTTP/1.1 503 Busy\r\nX-Robots-Tag: none\r\nContent-Length: 0\r\n\r\n".into())
+            }
             _ => None,
         },
     );
@@ -110,7 +128,10 @@ fn robots_tags_are_added_and_never_weakened() {
         ("/x", &[][..]),
         ("/named", &["googlebot: nofollow", "noarchive"][..]),
         ("/unseen/x", &["noindex"][..]),
-        ("/unseen/named", &["noindex, noarchive", "googlebot: nofollow"][..]),
+        (
+            "/unseen/named",
+            &["noindex, noarchive", "googlebot: nofollow"][..],
+        ),
         ("/unseen/index", &["noindex, follow"][..]),
         ("/unseen/error", &["noindex, none"][..]),
         ("/dead-end/x", &["nofollow"][..]),
@@ -134,17 +155,34 @@ spaces:
   - name: others
     rules: [{ id: never, mode: shadow, forbid: { always: true } }]
 ";
-    let rules = format!("  - {{ id: late, when: {{ under: /late }}, set: {{ source: late }} }}{spaces}");
+    let rules =
+        format!("  - {{ id: late, when: {{ under: /late }}, set: {{ source: late }} }}{spaces}");
     let crawlers = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
-    let bench =
-        Bench::with(&format!("{}{crawlers}", super::CONFIG), &policy("  source: all", &rules), |_| None);
+    let bench = Bench::with(
+        &format!("{}{crawlers}", super::CONFIG),
+        &policy("  source: all", &rules),
+        |_| None,
+    );
     let fields = |path: &str| {
         let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
-        ["crawl-source", "crawl-meta-team", "x-robots-tag", "crawl-shadow"]
-            .map(|name| answer.value(name).to_owned())
+        [
+            "crawl-source",
+            "crawl-meta-team",
+            "x-robots-tag",
+            "crawl-shadow",
+        ]
+        .map(|name| answer.value(name).to_owned())
     };
     assert_eq!(fields("/x"), ["the lab", "lab", "noindex", ""]);
     assert_eq!(fields("/late"), ["late", "lab", "noindex", ""]);
-    assert_eq!(fields("/try"), ["the lab", "lab", "noindex", "reject; rule=try"]);
-    assert!(bench.heads().iter().all(|head| got(head, "x-team") == Some("lab")));
+    assert_eq!(
+        fields("/try"),
+        ["the lab", "lab", "noindex", "reject; rule=try"]
+    );
+    assert!(
+        bench
+            .heads()
+            .iter()
+            .all(|head| got(head, "x-team") == Some("lab"))
+    );
 }

@@ -5,7 +5,9 @@ use crate::upstream::scripted::Client;
 use super::{Bench, policy};
 
 fn of_type(content_type: &str) -> Option<String> {
-    Some(format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: 5\r\n\r\nbytes"))
+    Some(format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: 5\r\n\r\nbytes"
+    ))
 }
 
 #[test]
@@ -19,9 +21,9 @@ fn html_only_lets_nothing_else_through() {
             "html" => of_type("text/html; charset=utf-8"),
             "xhtml" => of_type("application/xhtml+xml"),
             "pdf" => of_type("application/pdf"),
-            "error" => {
-                Some("HTTP/1.1 404 Gone\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n".into())
-            }
+            "error" => Some(
+                "HTTP/1.1 404 Gone\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n".into(),
+            ),
             "empty" => Some("HTTP/1.1 204 No Content\r\nContent-Type: text/plain\r\n\r\n".into()),
             _ => None,
         },
@@ -37,17 +39,27 @@ fn html_only_lets_nothing_else_through() {
     ] {
         let answer = bench.get(path);
         assert_eq!(answer.status(), status, "{path}");
-        assert!(status != 451 || !answer.0.contains("bytes"), "{path}: {}", answer.0);
+        assert!(
+            status != 451 || !answer.0.contains("bytes"),
+            "{path}: {}",
+            answer.0
+        );
     }
     let refused = bench.get("/pages/pdf");
-    assert_eq!((refused.value("crawl-reason"), refused.value("crawl-rule")), ("rule", "pages"));
+    assert_eq!(
+        (refused.value("crawl-reason"), refused.value("crawl-rule")),
+        ("rule", "pages")
+    );
     assert!(refused.body().contains("only pages"), "{}", refused.0);
 }
 
 #[test]
 fn bodies_are_refused_or_cut_at_their_size() {
     let bench = Bench::new(
-        &policy("  max_body: 10B", "  - { id: large, when: { under: /large }, set: { max_body: 1KiB } }"),
+        &policy(
+            "  max_body: 10B",
+            "  - { id: large, when: { under: /large }, set: { max_body: 1KiB } }",
+        ),
         |path| {
             match path.rsplit_once('/').unwrap().1 {
             "ten" => Some("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789".into()),
@@ -62,7 +74,10 @@ fn bodies_are_refused_or_cut_at_their_size() {
     );
     assert_eq!(bench.get("/ten").body(), "0123456789");
     let refused = bench.get("/eleven");
-    assert_eq!((refused.status(), refused.value("crawl-reason")), (451, "body_too_large"));
+    assert_eq!(
+        (refused.status(), refused.value("crawl-reason")),
+        (451, "body_too_large")
+    );
     assert_eq!(bench.get("/large/eleven").body(), "0123456789a");
     assert_eq!(bench.get("/error").body(), "0123456789a");
     // What grows too large on its way is broken off, never ended as if that were all.
@@ -72,10 +87,16 @@ fn bodies_are_refused_or_cut_at_their_size() {
         bench.origin.port
     ));
     let (answer, _) = client.ending();
-    assert!(!answer.starts_with("HTTP/1.1 4") && !answer.ends_with("0\r\n\r\n"), "{answer}");
+    assert!(
+        !answer.starts_with("HTTP/1.1 4") && !answer.ends_with("0\r\n\r\n"),
+        "{answer}"
+    );
     assert!(bench.get("/large/chunks").0.ends_with("0\r\n\r\n"));
     let log = bench.log(6);
-    let broken: Vec<_> = log.iter().map(|line| line["error"] == "http_response_body_size").collect();
+    let broken: Vec<_> = log
+        .iter()
+        .map(|line| line["error"] == "http_response_body_size")
+        .collect();
     assert_eq!(broken, [false, false, false, false, true, false], "{log:?}");
 }
 
@@ -140,11 +161,20 @@ fn a_status_of_its_own_replaces_the_profiles() {
         ),
         |path| if path.ends_with("film") { of_type("video/mp4") } else { None },
     );
-    for (path, status) in
-        [("/own", 403), ("/plain", 404), ("/gone", 410), ("/same", 304), ("/okay", 200), ("/film", 410)]
-    {
+    for (path, status) in [
+        ("/own", 403),
+        ("/plain", 404),
+        ("/gone", 410),
+        ("/same", 304),
+        ("/okay", 200),
+        ("/film", 410),
+    ] {
         let answer = bench.get(path);
-        assert_eq!((answer.status(), answer.value("crawl-status")), (status, "REJECTED_FILTER"), "{path}");
+        assert_eq!(
+            (answer.status(), answer.value("crawl-status")),
+            (status, "REJECTED_FILTER"),
+            "{path}"
+        );
         assert_eq!(status == 304, answer.body().is_empty(), "{path}");
     }
 }

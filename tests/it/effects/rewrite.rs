@@ -30,7 +30,11 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
     // Conditions see the URL as it was asked for first, and then the one in its place.
     for (path, rule) in [("/a?utm_campaign=x", "asked"), ("/old/secret", "secret")] {
         let answer = bench.get(path);
-        assert_eq!((answer.status(), answer.value("crawl-rule")), (451, rule), "{path}");
+        assert_eq!(
+            (answer.status(), answer.value("crawl-rule")),
+            (451, rule),
+            "{path}"
+        );
     }
 }
 
@@ -41,31 +45,64 @@ fn what_was_meant_for_one_host_does_not_go_to_another() {
     let secret = "Cookie: a=b\r\nAuthorization: Basic eA==\r\nX-Other: 1\r\n";
     assert_eq!(bench.ask("/", secret).status(), 200);
     let head = last(&bench).to_ascii_lowercase();
-    assert!(head.contains("host: b.test:") && head.contains("x-other"), "{head}");
-    assert!(!head.contains("cookie") && !head.contains("authorization"), "{head}");
+    assert!(
+        head.contains("host: b.test:") && head.contains("x-other"),
+        "{head}"
+    );
+    assert!(
+        !head.contains("cookie") && !head.contains("authorization"),
+        "{head}"
+    );
     let url = format!("http://b.test:{}/", bench.origin.port);
     assert_eq!(ask(bench.gate.proxy, &url, secret).status(), 200);
-    assert!(last(&bench).to_ascii_lowercase().contains("cookie"), "{}", last(&bench));
+    assert!(
+        last(&bench).to_ascii_lowercase().contains("cookie"),
+        "{}",
+        last(&bench)
+    );
 }
 
 #[test]
 fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
     let replace = "  replace: [{ regex: '//a\\.test(:\\d+)/old', with: '//b.test$1/new/', rewrite: true }, { regex: \
                    '/mv/', with: '/moved/deep/', rewrite: true }]";
-    let bench = Bench::new(&policy(replace, "  - { id: secret, forbid: { under: /new/secret } }"), |path| {
-        let location = path.rsplit_once('~')?.1.replace('!', "#");
-        Some(format!(
-            "HTTP/1.1 302 Found\r\nLocation: {location}\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
-        ))
-    });
-    let (a, b) =
-        (format!("http://a.test:{}", bench.origin.port), format!("http://b.test:{}", bench.origin.port));
+    let bench = Bench::new(
+        &policy(
+            replace,
+            "  - { id: secret, forbid: { under: /new/secret } }",
+        ),
+        |path| {
+            let location = path.rsplit_once('~')?.1.replace('!', "#");
+            Some(format!(
+                "HTTP/1.1 302 Found\r\nLocation: {location}\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
+            ))
+        },
+    );
+    let (a, b) = (
+        format!("http://a.test:{}", bench.origin.port),
+        format!("http://b.test:{}", bench.origin.port),
+    );
     for (asked, location, cookie, marked) in [
         ("/old~next".to_owned(), format!("{b}/new/next"), "", ""),
         ("/old~/x!part".into(), format!("{b}/x#part"), "", ""),
-        ("/old~secret".into(), format!("{b}/new/secret"), "", "reject; rule=secret; reason=rule"),
-        ("/old~http://c.test/x!y".into(), "http://c.test/x#y".into(), "", ""),
-        ("/old~mailto:x@a.test".into(), "mailto:x@a.test".into(), "", "reject; reason=scheme_denied"),
+        (
+            "/old~secret".into(),
+            format!("{b}/new/secret"),
+            "",
+            "reject; rule=secret; reason=rule",
+        ),
+        (
+            "/old~http://c.test/x!y".into(),
+            "http://c.test/x#y".into(),
+            "",
+            "",
+        ),
+        (
+            "/old~mailto:x@a.test".into(),
+            "mailto:x@a.test".into(),
+            "",
+            "reject; reason=scheme_denied",
+        ),
         ("/mv/~../up".into(), format!("{a}/moved/deep/up"), "a=b", ""),
         // To the client it says the same.
         ("/mv/~/top".into(), "/top".into(), "a=b", ""),
@@ -89,7 +126,11 @@ fn a_trap_names_itself_in_the_answer() {
         |_| None,
     );
     for (path, rule, detail) in [
-        ("/a/x/a/y/a", "", "trap repeated_segment: one segment of the path stands there three times"),
+        (
+            "/a/x/a/y/a",
+            "",
+            "trap repeated_segment: one segment of the path stands there three times",
+        ),
         (
             "/t/a/a/a",
             "t",

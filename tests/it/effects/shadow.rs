@@ -43,16 +43,32 @@ fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
     let bench = bench();
     for (path, status, shadow) in CASES {
         let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
-        assert_eq!((answer.status(), answer.value("crawl-shadow")), (status, shadow), "{path}");
+        assert_eq!(
+            (answer.status(), answer.value("crawl-shadow")),
+            (status, shadow),
+            "{path}"
+        );
         for fields in ["", "Crawl-Trace: 0\r\n"] {
-            assert_eq!(bench.ask(path, fields).values("crawl-shadow"), Vec::<&str>::new(), "{path} {fields}");
+            assert_eq!(
+                bench.ask(path, fields).values("crawl-shadow"),
+                Vec::<&str>::new(),
+                "{path} {fields}"
+            );
         }
     }
     // Whoever may not is not told.
     let other = Gate::start(CONFIG, &policy("", RULES));
     let url = format!("http://a.test:{}/try", bench.origin.port);
-    assert_eq!(super::ask(other.proxy, &url, "Crawl-Trace: 1\r\n").value("crawl-shadow"), "");
-    assert!(bench.heads().iter().all(|head| !head.to_lowercase().contains("crawl-")));
+    assert_eq!(
+        super::ask(other.proxy, &url, "Crawl-Trace: 1\r\n").value("crawl-shadow"),
+        ""
+    );
+    assert!(
+        bench
+            .heads()
+            .iter()
+            .all(|head| !head.to_lowercase().contains("crawl-"))
+    );
 }
 
 #[test]
@@ -62,15 +78,28 @@ fn rules_in_shadow_are_counted_and_logged() {
         bench.get(path);
     }
     let lines = bench.log(CASES.len());
-    let said =
-        |at: usize, keys: &[&str]| -> Vec<Value> { keys.iter().map(|key| lines[at][*key].clone()).collect() };
+    let said = |at: usize, keys: &[&str]| -> Vec<Value> {
+        keys.iter().map(|key| lines[at][*key].clone()).collect()
+    };
     let keys = ["verdict", "mode", "rule", "stage", "reason"];
     assert_eq!(
         said(0, &keys),
-        [json!("allow"), json!("enforce"), Value::Null, json!("response"), json!("default")]
+        [
+            json!("allow"),
+            json!("enforce"),
+            Value::Null,
+            json!("response"),
+            json!("default")
+        ]
     );
-    assert_eq!(said(2, &keys), ["shadow_reject", "shadow", "try", "request", "rule"].map(|word| json!(word)));
-    assert_eq!(said(4, &keys), ["reject", "enforce", "closed", "request", "rule"].map(|word| json!(word)));
+    assert_eq!(
+        said(2, &keys),
+        ["shadow_reject", "shadow", "try", "request", "rule"].map(|word| json!(word))
+    );
+    assert_eq!(
+        said(4, &keys),
+        ["reject", "enforce", "closed", "request", "rule"].map(|word| json!(word))
+    );
     assert_eq!(
         said(5, &keys),
         ["shadow_reject", "shadow", "mp4", "response", "rule"].map(|word| json!(word))
@@ -81,10 +110,16 @@ fn rules_in_shadow_are_counted_and_logged() {
     );
     let shadow = |rule: &str, verdict: &str, stage: &str| json!({ "rule": rule, "policy": null, "verdict": verdict, "stage": stage, "reason": "rule" });
     assert_eq!(lines[0].get("shadow"), None);
-    assert_eq!(lines[4]["shadow"], json!([shadow("reopen", "allow", "request")]));
+    assert_eq!(
+        lines[4]["shadow"],
+        json!([shadow("reopen", "allow", "request")])
+    );
     assert_eq!(
         lines[6]["shadow"],
-        json!([shadow("try", "reject", "request"), shadow("mp4", "reject", "response")])
+        json!([
+            shadow("try", "reject", "request"),
+            shadow("mp4", "reject", "response")
+        ])
     );
     let count = |series: &str| metric(&bench.gate, series);
     let decided = |rule: &str, verdict: &str| {
@@ -92,13 +127,25 @@ fn rules_in_shadow_are_counted_and_logged() {
             "crawlgate_rule_decided_total{{mode=\"shadow\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
         ))
     };
-    for (rule, matched, refused) in
-        [("try", 2, 2), ("reopen", 1, 0), ("films", 8, 0), ("mp4", 2, 2), ("nearby", 1, 1), ("same", 1, 0)]
-    {
+    for (rule, matched, refused) in [
+        ("try", 2, 2),
+        ("reopen", 1, 0),
+        ("films", 8, 0),
+        ("mp4", 2, 2),
+        ("nearby", 1, 1),
+        ("same", 1, 0),
+    ] {
         let series = format!("crawlgate_rule_matched_total{{mode=\"shadow\",rule=\"{rule}\"}}");
-        assert_eq!((count(&series), decided(rule, "reject")), (matched, refused), "{rule}");
+        assert_eq!(
+            (count(&series), decided(rule, "reject")),
+            (matched, refused),
+            "{rule}"
+        );
     }
-    assert_eq!(["reopen", "same", "films"].map(|rule| decided(rule, "allow")), [1, 1, 0]);
+    assert_eq!(
+        ["reopen", "same", "films"].map(|rule| decided(rule, "allow")),
+        [1, 1, 0]
+    );
     for (stage, shadows) in [("request", 2), ("destination", 1), ("response", 1)] {
         let series = format!(
             "crawlgate_decisions_total{{crawler=\"lab\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"
@@ -118,7 +165,10 @@ fn tunnels_are_judged_in_shadow_too() {
   - { id: other, mode: shadow, forbid: { host: other.test } }";
     let bench = Bench::with(&config, &policy("", rules), |_| Some(OK.into()));
     let mut client = Client::connect(bench.gate.proxy);
-    client.send(&format!("CONNECT a.test:{0} HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n", bench.origin.port));
+    client.send(&format!(
+        "CONNECT a.test:{0} HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
+        bench.origin.port
+    ));
     let granted = client.until("\r\n\r\n");
     assert!(granted.starts_with("HTTP/1.1 200"), "{granted}");
     drop(client);
@@ -133,8 +183,16 @@ fn tunnels_are_judged_in_shadow_too() {
 /// An answer without what differs between any two processes and policies.
 fn settled(answer: &str) -> String {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let volatile = ["crawl-decision", "crawl-policy", "via", "date", "content-length"];
-    let head = head.lines().filter(|line| !volatile.contains(&line.split(':').next().unwrap()));
+    let volatile = [
+        "crawl-decision",
+        "crawl-policy",
+        "via",
+        "date",
+        "content-length",
+    ];
+    let head = head
+        .lines()
+        .filter(|line| !volatile.contains(&line.split(':').next().unwrap()));
     let mut body: Value = serde_json::from_str(body).unwrap_or_else(|_| json!({ "body": body }));
     for key in ["instance", "revision"] {
         body.as_object_mut().unwrap().remove(key);
@@ -145,12 +203,16 @@ fn settled(answer: &str) -> String {
 #[test]
 fn answers_are_the_same_without_rules_in_shadow() {
     let with = bench();
-    let live: String =
-        RULES.lines().filter(|rule| !rule.contains("mode: shadow")).collect::<Vec<_>>().join("\n");
+    let live: String = RULES
+        .lines()
+        .filter(|rule| !rule.contains("mode: shadow"))
+        .collect::<Vec<_>>()
+        .join("\n");
     let without = Gate::start(&format!("{CONFIG}{TRACING}"), &policy("", &live));
     for (path, ..) in CASES {
         let url = format!("http://a.test:{}{path}", with.origin.port);
-        let answers = [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
+        let answers =
+            [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
         assert_eq!(answers[0], answers[1], "{path}");
     }
 }

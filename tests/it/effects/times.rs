@@ -15,7 +15,10 @@ const SHORT: Duration = Duration::from_millis(400);
 fn an_answer_is_awaited_as_long_as_its_rule_says() {
     let bench = Bench::with(
         &format!("{CONFIG}timeouts: {{ response_head: 150ms }}\n"),
-        &policy("", "  - { id: slow, when: { under: /slow }, set: { timeouts: { response_head: 20s } } }"),
+        &policy(
+            "",
+            "  - { id: slow, when: { under: /slow }, set: { timeouts: { response_head: 20s } } }",
+        ),
         |path| {
             if path.ends_with("late") {
                 sleep(SHORT);
@@ -24,9 +27,13 @@ fn an_answer_is_awaited_as_long_as_its_rule_says() {
         },
     );
     // The connection of the one is used by the other, with the other's time.
-    for (path, status) in
-        [("/slow/x", 200), ("/slow/late", 200), ("/late", 504), ("/x", 200), ("/slow/late", 200)]
-    {
+    for (path, status) in [
+        ("/slow/x", 200),
+        ("/slow/late", 200),
+        ("/late", 504),
+        ("/x", 200),
+        ("/slow/late", 200),
+    ] {
         assert_eq!(bench.get(path).status(), status, "{path}");
     }
 }
@@ -34,8 +41,16 @@ fn an_answer_is_awaited_as_long_as_its_rule_says() {
 #[test]
 fn a_body_may_take_as_long_as_its_rule_says() {
     for (what, timeouts, paths) in [
-        ("short by a rule", "{ body_idle: 100ms }", [("/rule/x", "broken"), ("/x", "whole")]),
-        ("short in all", "{ request: 100ms }", [("/rule/x", "broken"), ("/x", "whole")]),
+        (
+            "short by a rule",
+            "{ body_idle: 100ms }",
+            [("/rule/x", "broken"), ("/x", "whole")],
+        ),
+        (
+            "short in all",
+            "{ request: 100ms }",
+            [("/rule/x", "broken"), ("/x", "whole")],
+        ),
     ] {
         let origin = Origin::start(|visit| {
             while visit.request().is_some() {
@@ -44,11 +59,21 @@ fn a_body_may_take_as_long_as_its_rule_says() {
                 visit.send("world");
             }
         });
-        let rules = format!("  - {{ id: rule, when: {{ under: /rule }}, set: {{ timeouts: {timeouts} }} }}");
+        let rules = format!(
+            "  - {{ id: rule, when: {{ under: /rule }}, set: {{ timeouts: {timeouts} }} }}"
+        );
         let gate = Gate::start(CONFIG, &policy("", &rules));
         for (path, expected) in paths {
-            let answer = ask(gate.proxy, &format!("http://a.test:{}{path}", origin.port), "");
-            let found = if answer.0.ends_with("helloworld") { "whole" } else { "broken" };
+            let answer = ask(
+                gate.proxy,
+                &format!("http://a.test:{}{path}", origin.port),
+                "",
+            );
+            let found = if answer.0.ends_with("helloworld") {
+                "whole"
+            } else {
+                "broken"
+            };
             assert_eq!(found, expected, "{what}: {path}");
         }
     }
@@ -62,14 +87,19 @@ fn a_rule_on_responses_still_changes_the_times_of_their_bodies() {
         visit.send("HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 10\r\n\r\nhello");
         visit.wait_for_the_end();
     });
-    let rules =
-        "  - { id: films, when: { content_type: video/mp4 }, set: { timeouts: { body_idle: 100ms } } }";
+    let rules = "  - { id: films, when: { content_type: video/mp4 }, set: { timeouts: { body_idle: 100ms } } }";
     let gate = Gate::start(CONFIG, &policy("", rules));
     let began = Instant::now();
     let mut client = Client::connect(gate.proxy);
-    client.send(&format!("GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n", origin.port));
+    client.send(&format!(
+        "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
+        origin.port
+    ));
     let (answer, end) = client.ending();
-    assert!(answer.ends_with("hello") && began.elapsed() < LONG, "{answer}, {end:?}");
+    assert!(
+        answer.ends_with("hello") && began.elapsed() < LONG,
+        "{answer}, {end:?}"
+    );
     assert!(matches!(end, End::Closed | End::Reset));
 }
 
@@ -98,16 +128,31 @@ fn connecting_may_take_as_long_as_its_rule_says() {
     let config = CONFIG.replace("b.test: 127.0.0.1", "b.test: 127.0.0.7")
         + "timeouts: { connect: 20s, connect_total: 20s }\n";
     for timeouts in ["{ connect: 100ms }", "{ connect_total: 100ms }"] {
-        let rules = format!("  - {{ id: rule, when: {{ host: b.test }}, set: {{ timeouts: {timeouts} }} }}");
+        let rules = format!(
+            "  - {{ id: rule, when: {{ host: b.test }}, set: {{ timeouts: {timeouts} }} }}"
+        );
         let gate = Gate::start(&config, &policy("", &rules));
         let began = Instant::now();
         let answer = ask(gate.proxy, &format!("http://b.test:{port}/"), "");
-        assert_eq!((answer.status(), answer.value("crawl-reason")), (504, "upstream_connect"), "{timeouts}");
-        assert!(began.elapsed() < Duration::from_secs(10), "{timeouts}: {:?}", began.elapsed());
+        assert_eq!(
+            (answer.status(), answer.value("crawl-reason")),
+            (504, "upstream_connect"),
+            "{timeouts}"
+        );
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{timeouts}: {:?}",
+            began.elapsed()
+        );
         // A tunnel is connected the same way.
         let mut client = Client::connect(gate.proxy);
-        client.send(&format!("CONNECT b.test:{port} HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"));
+        client.send(&format!(
+            "CONNECT b.test:{port} HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"
+        ));
         let refused = client.rest();
-        assert!(refused.starts_with("HTTP/1.1 50") || refused.starts_with("HTTP/1.1 403"), "{refused}");
+        assert!(
+            refused.starts_with("HTTP/1.1 50") || refused.starts_with("HTTP/1.1 403"),
+            "{refused}"
+        );
     }
 }

@@ -17,8 +17,16 @@ fn the_shipped_policies_reach_both_branches_of_every_rule() {
         }
         for covered in coverage.rules(policy) {
             let (path, id) = (path.display(), covered.rule.id.as_str());
-            missing.extend(covered.missed().map(|branch| format!("{path}: {id}: {}", branch.name)));
+            missing.extend(
+                covered
+                    .missed()
+                    .map(|branch| format!("{path}: {id}: {}", branch.name)),
+            );
         }
     }
-    assert!(missing.is_empty(), "no case reaches\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "no case reaches\n{}",
+        missing.join("\n")
+    );
 }

@@ -31,9 +31,17 @@ fn fences(path: &Path) -> Vec<Fence> {
             Some(info) => {
                 is_open = true;
                 let place = format!("{}:{number}", path.display());
-                fences.push(Fence { place, info: info.trim().to_owned(), text: String::new() });
+                fences.push(Fence {
+                    place,
+                    info: info.trim().to_owned(),
+                    text: String::new(),
+                });
             }
-            None if is_open => fences.last_mut().unwrap().text.push_str(&format!("{line}\n")),
+            None if is_open => fences
+                .last_mut()
+                .unwrap()
+                .text
+                .push_str(&format!("{line}\n")),
             None => {}
         }
     }
@@ -61,7 +69,13 @@ impl Fence {
             ("yaml policy", Ok(compiled)) if compiled.cases.is_empty() => Some("no cases".into()),
             ("yaml policy", Ok(compiled)) => {
                 let missing = self.missing("# warning: ", &said(&compiled.problems));
-                Some(missing.into_iter().chain(failing(&compiled)).collect::<Vec<_>>().join("\n"))
+                Some(
+                    missing
+                        .into_iter()
+                        .chain(failing(&compiled))
+                        .collect::<Vec<_>>()
+                        .join("\n"),
+                )
             }
             ("yaml policy error", Ok(_)) => Some("is accepted".into()),
             ("yaml policy error", Err(_)) if !self.text.contains("# error: ") => {
@@ -72,21 +86,31 @@ impl Fence {
             ("yaml", Err(said)) => Some(said),
             _ => Some("YAML is `yaml`, `yaml policy` or `yaml policy error`".into()),
         };
-        fault.filter(|fault| !fault.is_empty()).map(|fault| format!("{}: {fault}", self.place))
+        fault
+            .filter(|fault| !fault.is_empty())
+            .map(|fault| format!("{}: {fault}", self.place))
     }
 
     /// The messages that its comments promise and that are not said.
     fn missing(&self, mark: &str, said: &str) -> Vec<String> {
         let promised = self.text.lines().filter_map(|line| line.split_once(mark));
         let missing = promised.filter(|(_, message)| !said.contains(message.trim()));
-        missing.map(|(_, message)| format!("not said: {message}\n{said}")).collect()
+        missing
+            .map(|(_, message)| format!("not said: {message}\n{said}"))
+            .collect()
     }
 }
 
 #[test]
 fn every_example_of_the_documentation_does_what_it_says() {
-    let all: Vec<Fence> = files("docs/policy", "md").iter().flat_map(|path| fences(path)).collect();
-    let policies: Vec<&Fence> = all.iter().filter(|fence| fence.info.starts_with("yaml")).collect();
+    let all: Vec<Fence> = files("docs/policy", "md")
+        .iter()
+        .flat_map(|path| fences(path))
+        .collect();
+    let policies: Vec<&Fence> = all
+        .iter()
+        .filter(|fence| fence.info.starts_with("yaml"))
+        .collect();
     println!("{} examples", policies.len());
     assert!(!policies.is_empty());
     let faults: Vec<String> = policies.iter().filter_map(|fence| fence.fault()).collect();

@@ -11,8 +11,12 @@ use crawlgate::yaml::{Node, Value, parse};
 use super::{compiled, compiled_file, failing, worked_examples};
 
 /// A key of a rule and the one that says the opposite.
-const OPPOSITES: [(&str, &str); 4] =
-    [("when", "unless"), ("unless", "when"), ("forbid", "require"), ("require", "forbid")];
+const OPPOSITES: [(&str, &str); 4] = [
+    ("when", "unless"),
+    ("unless", "when"),
+    ("forbid", "require"),
+    ("require", "forbid"),
+];
 
 /// Where a rule's sense is written, and what the opposite is.
 struct Sense {
@@ -28,16 +32,27 @@ fn senses(document: &Node) -> Vec<Sense> {
     for space in items(document.get("spaces")) {
         collect(space.get("rules"), &mut found);
     }
-    collect(document.get("global_space").and_then(|global| global.get("rules")), &mut found);
+    collect(
+        document
+            .get("global_space")
+            .and_then(|global| global.get("rules")),
+        &mut found,
+    );
     found
 }
 
 fn collect(rules: Option<&Node>, found: &mut Vec<Sense>) {
     for rule in items(rules) {
-        let Value::Mapping(entries) = &rule.value else { continue };
+        let Value::Mapping(entries) = &rule.value else {
+            continue;
+        };
         for entry in entries {
             let opposite = OPPOSITES.iter().find(|(word, _)| *word == &*entry.key.text);
-            let sense = |&(word, opposite): &(_, _)| Sense { place: entry.key.place.clone(), word, opposite };
+            let sense = |&(word, opposite): &(_, _)| Sense {
+                place: entry.key.place.clone(),
+                word,
+                opposite,
+            };
             found.extend(opposite.map(sense));
         }
         collect(rule.get("rules"), found);
@@ -53,11 +68,18 @@ fn items(node: Option<&Node>) -> &[Node] {
 
 /// The text with one sense turned round.
 fn flipped(text: &str, sense: &Sense) -> String {
-    let (line, column) = (sense.place.line as usize - 1, sense.place.column as usize - 1);
+    let (line, column) = (
+        sense.place.line as usize - 1,
+        sense.place.column as usize - 1,
+    );
     let mut lines: Vec<String> = text.split('\n').map(String::from).collect();
-    let (before, rest): (String, String) =
-        (lines[line].chars().take(column).collect(), lines[line].chars().skip(column).collect());
-    let after = rest.strip_prefix(sense.word).expect("the word stands at its place");
+    let (before, rest): (String, String) = (
+        lines[line].chars().take(column).collect(),
+        lines[line].chars().skip(column).collect(),
+    );
+    let after = rest
+        .strip_prefix(sense.word)
+        .expect("the word stands at its place");
     lines[line] = format!("{before}{}{after}", sense.opposite);
     lines.join("\n")
 }
@@ -68,20 +90,34 @@ fn unnoticed(path: &Path) -> Vec<Place> {
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
     let senses = senses(&document);
     let compiled_rules = compiled_file(path).unwrap().policy.rules().len();
-    assert!(senses.len() * 2 > compiled_rules, "{}: {} senses", path.display(), senses.len());
+    assert!(
+        senses.len() * 2 > compiled_rules,
+        "{}: {} senses",
+        path.display(),
+        senses.len()
+    );
     let goes_unnoticed = |sense: &&Sense| {
         let files = MemoryFiles::new().with("policy.yaml", flipped(&text, sense));
-        let changed =
-            compiled(&files, "policy.yaml").unwrap_or_else(|said| panic!("{}: {said}", path.display()));
+        let changed = compiled(&files, "policy.yaml")
+            .unwrap_or_else(|said| panic!("{}: {said}", path.display()));
         failing(&changed).is_empty()
     };
-    senses.iter().filter(goes_unnoticed).map(|sense| sense.place.clone()).collect()
+    senses
+        .iter()
+        .filter(goes_unnoticed)
+        .map(|sense| sense.place.clone())
+        .collect()
 }
 
 #[test]
 fn turning_any_rule_of_a_worked_example_round_fails_a_case() {
     for path in worked_examples() {
         let places: Vec<String> = unnoticed(&path).iter().map(ToString::to_string).collect();
-        assert!(places.is_empty(), "{}: no case notices {}", path.display(), places.join(", "));
+        assert!(
+            places.is_empty(),
+            "{}: no case notices {}",
+            path.display(),
+            places.join(", ")
+        );
     }
 }

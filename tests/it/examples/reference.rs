@@ -67,15 +67,24 @@ fn joined(mut values: Vec<String>) -> String {
 /// A row with the last three columns as they must be; a row of no option stays as it is.
 fn expected(row: &str, specs: &mut BTreeMap<&str, &Spec>) -> String {
     let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-    let [paths, values, ..] = cells.as_slice() else { return row.to_owned() };
-    let of_row: Vec<&Spec> =
-        paths.split(", ").filter_map(|path| specs.remove(path.trim_matches('`'))).collect();
+    let [paths, values, ..] = cells.as_slice() else {
+        return row.to_owned();
+    };
+    let of_row: Vec<&Spec> = paths
+        .split(", ")
+        .filter_map(|path| specs.remove(path.trim_matches('`')))
+        .collect();
     if of_row.is_empty() {
         return row.to_owned();
     }
     let all: Vec<[String; 3]> = of_row.iter().map(|spec| columns(spec)).collect();
     let column = |at: usize| joined(all.iter().map(|columns| columns[at].clone()).collect());
-    format!("| {paths} | {values} | {} | {} | {} |", column(0), column(1), column(2))
+    format!(
+        "| {paths} | {values} | {} | {} | {} |",
+        column(0),
+        column(1),
+        column(2)
+    )
 }
 
 #[test]
@@ -87,9 +96,15 @@ fn the_table_of_options_is_the_programs() {
     let rows: Vec<String> = table.lines().map(|row| expected(row, &mut specs)).collect();
     assert!(specs.is_empty(), "{PATH} leaves out {:?}", specs.keys());
     for map in OPEN {
-        let row = rows.iter().find(|row| row.starts_with(&format!("| `{}` ", map.path)));
+        let row = rows
+            .iter()
+            .find(|row| row.starts_with(&format!("| `{}` ", map.path)));
         let acts = acts_at(map.acts);
-        assert!(row.is_some_and(|row| row.ends_with(&format!("| none | {acts} | yes |"))), "{}", map.path);
+        assert!(
+            row.is_some_and(|row| row.ends_with(&format!("| none | {acts} | yes |"))),
+            "{}",
+            map.path
+        );
     }
     let expected = rows.join("\n") + "\n";
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -105,8 +120,12 @@ fn the_table_of_options_is_the_programs() {
 fn allowed(body: &str) -> Vec<String> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{body}\n");
     let files = MemoryFiles::new().with("policy.yaml", text);
-    let Err(said) = compiled(&files, "policy.yaml") else { panic!("{body} is accepted") };
-    let (_, rest) = said.split_once("allowed: ").unwrap_or_else(|| panic!("{body}: {said}"));
+    let Err(said) = compiled(&files, "policy.yaml") else {
+        panic!("{body} is accepted")
+    };
+    let (_, rest) = said
+        .split_once("allowed: ")
+        .unwrap_or_else(|| panic!("{body}: {said}"));
     let list = rest.lines().next().unwrap().split("; ").next().unwrap();
     list.split(", ").map(String::from).collect()
 }
@@ -137,6 +156,9 @@ fn every_word_of_the_language_is_in_the_reference() {
         words.extend(allowed(body));
     }
     assert!(words.len() > 90, "{words:?}");
-    let missing: Vec<&String> = words.iter().filter(|word| !text.contains(&format!("`{word}"))).collect();
+    let missing: Vec<&String> = words
+        .iter()
+        .filter(|word| !text.contains(&format!("`{word}")))
+        .collect();
     assert!(missing.is_empty(), "{PATH} does not name {missing:?}");
 }

@@ -44,15 +44,28 @@ impl Index {
         let mut lines = text.lines();
         let mut header = |key: &str| {
             let line = lines.next().unwrap_or_default();
-            line.strip_prefix(key).unwrap_or_else(|| panic!("{path}: {line} is not {key}")).trim().to_owned()
+            line.strip_prefix(key)
+                .unwrap_or_else(|| panic!("{path}: {line} is not {key}"))
+                .trim()
+                .to_owned()
         };
         let count = header("# lines:").parse().unwrap();
-        let blank = header("# blank:").split_whitespace().map(|n| n.parse().unwrap()).collect();
-        Self { system, lines: count, blank, rows: lines.map(|line| Row::parse(&path, line)).collect() }
+        let blank = header("# blank:")
+            .split_whitespace()
+            .map(|n| n.parse().unwrap())
+            .collect();
+        Self {
+            system,
+            lines: count,
+            blank,
+            rows: lines.map(|line| Row::parse(&path, line)).collect(),
+        }
     }
 
     fn find(&self, line: u32, words: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.line == line && row.words == words)
+        self.rows
+            .iter()
+            .find(|row| row.line == line && row.words == words)
     }
 
     /// What is wrong with the index itself.
@@ -67,10 +80,17 @@ impl Index {
         if !self.rows.is_sorted_by_key(|row| row.line) {
             wrong.push(format!("{}: not in the order of the text", self.system));
         }
-        let listed: BTreeSet<u32> =
-            self.rows.iter().map(|row| row.line).chain(self.blank.iter().copied()).collect();
+        let listed: BTreeSet<u32> = self
+            .rows
+            .iter()
+            .map(|row| row.line)
+            .chain(self.blank.iter().copied())
+            .collect();
         if listed != (1..=self.lines).collect() {
-            wrong.push(format!("{}: the lines are {listed:?}, of {}", self.system, self.lines));
+            wrong.push(format!(
+                "{}: the lines are {listed:?}, of {}",
+                self.system, self.lines
+            ));
         }
         wrong
     }
@@ -79,7 +99,9 @@ impl Index {
 impl Row {
     fn parse(path: &str, line: &str) -> Self {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [number, words, kind] = columns.as_slice() else { panic!("{path}: {line}") };
+        let [number, words, kind] = columns.as_slice() else {
+            panic!("{path}: {line}")
+        };
         let kind = match *kind {
             "case" => Kind::Case,
             "wire" => Kind::Wire,
@@ -87,19 +109,32 @@ impl Row {
             _ => panic!("{path}: {line}"),
         };
         assert!(!words.contains('"'), "{path}: {line}");
-        Self { line: number.parse().unwrap(), words: (*words).to_owned(), kind }
+        Self {
+            line: number.parse().unwrap(),
+            words: (*words).to_owned(),
+            kind,
+        }
     }
 }
 
 fn indexes() -> Vec<Index> {
     let present = |system: &&&str| Path::new("tests/policies").join(system).exists();
-    SYSTEMS.iter().filter(present).map(|system| Index::read(system)).collect()
+    SYSTEMS
+        .iter()
+        .filter(present)
+        .map(|system| Index::read(system))
+        .collect()
 }
 
 /// The sources that the policies of a system name.
 fn named(system: &str) -> Vec<Source> {
-    let comments = super::policies_of(system).into_iter().map(|path| Comments::of(&path));
-    comments.flat_map(|comments| comments.all).map(|(_, source)| source).collect()
+    let comments = super::policies_of(system)
+        .into_iter()
+        .map(|path| Comments::of(&path));
+    comments
+        .flat_map(|comments| comments.all)
+        .map(|(_, source)| source)
+        .collect()
 }
 
 #[test]
@@ -114,13 +149,19 @@ fn every_sentence_that_says_what_is_crawled_has_a_case() {
     for index in indexes() {
         let named = named(index.system);
         for row in index.rows.iter().filter(|row| row.kind == Kind::Case) {
-            let has = named.iter().any(|source| source.line == row.line && source.words == row.words);
-            wrong
-                .extend((!has).then(|| format!("{} L{} \"{}\": no case", index.system, row.line, row.words)));
+            let has = named
+                .iter()
+                .any(|source| source.line == row.line && source.words == row.words);
+            wrong.extend(
+                (!has)
+                    .then(|| format!("{} L{} \"{}\": no case", index.system, row.line, row.words)),
+            );
         }
         for source in named {
             let known = source.system == index.system
-                && index.find(source.line, &source.words).is_some_and(|row| row.kind == Kind::Case);
+                && index
+                    .find(source.line, &source.words)
+                    .is_some_and(|row| row.kind == Kind::Case);
             wrong.extend((!known).then(|| format!("{source:?}: not a sentence with cases")));
         }
     }
@@ -135,10 +176,14 @@ fn every_other_sentence_has_a_reason() {
         for (file, kind) in [("unused.md", Kind::Unused), ("wire.md", Kind::Wire)] {
             let path = format!("tests/policies/{}/{file}", index.system);
             let text = fs::read_to_string(&path).unwrap_or_default();
-            let listed: Vec<(u32, String)> =
-                text.lines().filter(|line| line.starts_with("- ")).map(|line| unused(&path, line)).collect();
+            let listed: Vec<(u32, String)> = text
+                .lines()
+                .filter(|line| line.starts_with("- "))
+                .map(|line| unused(&path, line))
+                .collect();
             let of_kind = index.rows.iter().filter(|row| row.kind == kind);
-            let expected: Vec<(u32, String)> = of_kind.map(|row| (row.line, row.words.clone())).collect();
+            let expected: Vec<(u32, String)> =
+                of_kind.map(|row| (row.line, row.words.clone())).collect();
             assert_eq!(listed, expected, "{path}");
         }
     }
@@ -154,7 +199,10 @@ fn the_tests_that_prove_sentences_exist() {
         for line in text.lines().filter(|line| line.starts_with("- ")) {
             let tests = line.split('`').filter(|part| part.contains("::"));
             let tests: Vec<&str> = tests.collect();
-            assert!(!tests.is_empty() && tests.iter().all(|test| is_a_test(test)), "{path}: {line}");
+            assert!(
+                !tests.is_empty() && tests.iter().all(|test| is_a_test(test)),
+                "{path}: {line}"
+            );
             named += tests.len();
         }
     }
@@ -162,11 +210,16 @@ fn the_tests_that_prove_sentences_exist() {
 }
 
 fn is_a_test(name: &str) -> bool {
-    let Some((module, function)) = name.rsplit_once("::") else { return false };
+    let Some((module, function)) = name.rsplit_once("::") else {
+        return false;
+    };
     let file = module.replace("::", "/");
-    let texts =
-        ["tests/it", "src"].iter().filter_map(|root| fs::read_to_string(format!("{root}/{file}.rs")).ok());
-    texts.into_iter().any(|text| text.contains(&format!("fn {function}()")))
+    let texts = ["tests/it", "src"]
+        .iter()
+        .filter_map(|root| fs::read_to_string(format!("{root}/{file}.rs")).ok());
+    texts
+        .into_iter()
+        .any(|text| text.contains(&format!("fn {function}()")))
 }
 
 /// Reads `- L3 "You can configure": introduction.`
@@ -185,7 +238,8 @@ fn unused(path: &str, line: &str) -> (u32, String) {
 fn the_indexes_are_those_of_the_texts() {
     let directory = std::env::var("SEED_TEXTS").expect("SEED_TEXTS names the directory");
     for index in indexes() {
-        let text = fs::read_to_string(Path::new(&directory).join(format!("{}.txt", index.system))).unwrap();
+        let text = fs::read_to_string(Path::new(&directory).join(format!("{}.txt", index.system)))
+            .unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), index.lines as usize, "{}", index.system);
         let blank: BTreeSet<u32> = lines
@@ -198,7 +252,13 @@ fn the_indexes_are_those_of_the_texts() {
         for row in &index.rows {
             let (words, count) = row.words.split_once(" #").unwrap_or((&row.words, "1"));
             let found = lines[row.line as usize - 1].matches(words).count();
-            assert!(found >= count.parse().unwrap(), "{} L{} {}", index.system, row.line, row.words);
+            assert!(
+                found >= count.parse().unwrap(),
+                "{} L{} {}",
+                index.system,
+                row.line,
+                row.words
+            );
         }
     }
 }

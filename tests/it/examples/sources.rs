@@ -31,10 +31,16 @@ impl Source {
         let (system, rest) = comment.split_once(" L")?;
         let (line, words) = rest.split_once(" \"")?;
         let words = words.strip_suffix('"')?;
-        let is_fine =
-            SYSTEMS.contains(&system) && !words.contains('"') && words.trim() == words && !words.is_empty();
+        let is_fine = SYSTEMS.contains(&system)
+            && !words.contains('"')
+            && words.trim() == words
+            && !words.is_empty();
         let line = line.parse().ok()?;
-        is_fine.then(|| Self { system: system.into(), line, words: words.into() })
+        is_fine.then(|| Self {
+            system: system.into(),
+            line,
+            words: words.into(),
+        })
     }
 }
 
@@ -44,14 +50,18 @@ impl Comments {
         let text = fs::read_to_string(path).unwrap();
         let mut comments = Self::default();
         for (line, number) in text.lines().zip(1..) {
-            let Some((before, comment)) = line.split_once("# ") else { continue };
+            let Some((before, comment)) = line.split_once("# ") else {
+                continue;
+            };
             let first = comment.split(' ').next().unwrap_or_default();
             if !SYSTEMS.contains(&first) {
                 continue;
             }
             match Source::parse(comment).filter(|_| before.trim().is_empty()) {
                 Some(source) => comments.all.push((number, source)),
-                None => comments.malformed.push(format!("{}:{number}: {line}", path.display())),
+                None => comments
+                    .malformed
+                    .push(format!("{}:{number}: {line}", path.display())),
             }
         }
         comments
@@ -64,8 +74,15 @@ impl Comments {
         let Some((nearest, _)) = self.all.iter().rev().find(|(number, _)| *number < line) else {
             return vec![];
         };
-        let first = (1..=*nearest).rev().take_while(|number| is_comment(*number)).last().unwrap_or(*nearest);
-        let block = self.all.iter().filter(|(number, _)| (first..=*nearest).contains(number));
+        let first = (1..=*nearest)
+            .rev()
+            .take_while(|number| is_comment(*number))
+            .last()
+            .unwrap_or(*nearest);
+        let block = self
+            .all
+            .iter()
+            .filter(|(number, _)| (first..=*nearest).contains(number));
         block.map(|(_, source)| source).collect()
     }
 }
@@ -79,14 +96,28 @@ fn every_case_names_its_source() {
         wrong.extend(comments.malformed.iter().cloned());
         let text = fs::read_to_string(&path).unwrap();
         if is_refused(&path) {
-            wrong.extend(comments.all.is_empty().then(|| format!("{}: no source", path.display())));
+            wrong.extend(
+                comments
+                    .all
+                    .is_empty()
+                    .then(|| format!("{}: no source", path.display())),
+            );
             continue;
         }
-        let Ok(compiled) = super::compiled_file(&path) else { continue };
+        let Ok(compiled) = super::compiled_file(&path) else {
+            continue;
+        };
         let cases: Vec<u32> = compiled.cases.iter().map(|case| case.place.line).collect();
-        let without = cases.iter().filter(|line| comments.above(&text, **line).is_empty());
-        wrong.extend(without.map(|line| format!("{}:{line}: a case without a source", path.display())));
-        let idle = comments.all.iter().filter(|(line, _)| !cases.contains(&next_content(&text, *line)));
+        let without = cases
+            .iter()
+            .filter(|line| comments.above(&text, **line).is_empty());
+        wrong.extend(
+            without.map(|line| format!("{}:{line}: a case without a source", path.display())),
+        );
+        let idle = comments
+            .all
+            .iter()
+            .filter(|(line, _)| !cases.contains(&next_content(&text, *line)));
         wrong.extend(idle.map(|(line, _)| format!("{}:{line}: no case below", path.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -17,19 +17,31 @@ use crate::support::command::crawlgate;
 /// Labels of what an origin answered; no reason of ours.
 const OF_ORIGINS: [&str; 2] = ["REJECTED_NOTFOUND", "REJECTED_BAD_STATUS"];
 /// Statuses that need a memory of earlier visits.
-const OF_THE_LEDGER: [&str; 3] = ["REJECTED_PREMATURE", "REJECTED_UNMODIFIED", "REJECTED_DUPLICATE"];
+const OF_THE_LEDGER: [&str; 3] = [
+    "REJECTED_PREMATURE",
+    "REJECTED_UNMODIFIED",
+    "REJECTED_DUPLICATE",
+];
 
 /// The cases of a policy, as written.
 fn cases(path: &Path) -> Vec<Node> {
     let text = fs::read_to_string(path).unwrap();
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
-    let Some(Node { value: Value::Sequence(cases), .. }) = document.get("cases") else { panic!("no cases") };
+    let Some(Node {
+        value: Value::Sequence(cases),
+        ..
+    }) = document.get("cases")
+    else {
+        panic!("no cases")
+    };
     cases.clone()
 }
 
 /// The facts of a case, as `decide` reads them.
 fn facts(case: &Node) -> Json {
-    let facts = FACT_KEYS.iter().filter_map(|key| Some((String::from(*key), json(case.get(key)?))));
+    let facts = FACT_KEYS
+        .iter()
+        .filter_map(|key| Some((String::from(*key), json(case.get(key)?))));
     Json::Object(facts.collect::<Map<_, _>>())
 }
 
@@ -41,14 +53,24 @@ fn json(node: &Node) -> Json {
         Value::Float(number, _) => Json::from(*number),
         Value::Text(text) => Json::from(&**text),
         Value::Sequence(items) => items.iter().map(json).collect(),
-        Value::Mapping(entries) => entries.iter().map(|e| (e.key.text.to_string(), json(&e.value))).collect(),
+        Value::Mapping(entries) => entries
+            .iter()
+            .map(|e| (e.key.text.to_string(), json(&e.value)))
+            .collect(),
     }
 }
 
 /// The `Crawl-Status` of each case.
 fn statuses(path: &Path, cases: &[Node]) -> Vec<String> {
-    let input: String = cases.iter().map(|case| format!("{}\n", facts(case))).collect();
-    let said = crawlgate(Path::new("."), &["decide", "--policy", path.to_str().unwrap()], input);
+    let input: String = cases
+        .iter()
+        .map(|case| format!("{}\n", facts(case)))
+        .collect();
+    let said = crawlgate(
+        Path::new("."),
+        &["decide", "--policy", path.to_str().unwrap()],
+        input,
+    );
     assert_eq!(said.code, 0, "{}: {}", path.display(), said.err);
     let status = |line: &str| {
         let decision: Json = serde_json::from_str(line).unwrap();
@@ -60,12 +82,17 @@ fn statuses(path: &Path, cases: &[Node]) -> Vec<String> {
 #[test]
 fn a_case_of_a_status_word_is_answered_with_it() {
     let mut checked = 0;
-    for path in policies_of("norconex").into_iter().filter(|path| !is_refused(path)) {
+    for path in policies_of("norconex")
+        .into_iter()
+        .filter(|path| !is_refused(path))
+    {
         let (cases, comments) = (cases(&path), Comments::of(&path));
         let text = fs::read_to_string(&path).unwrap();
         for (case, status) in cases.iter().zip(statuses(&path, &cases)) {
             let sources = comments.above(&text, case.place.line);
-            let words = sources.iter().map(|source| source.words.split(" #").next().unwrap_or_default());
+            let words = sources
+                .iter()
+                .map(|source| source.words.split(" #").next().unwrap_or_default());
             for word in words.filter(|word| word.starts_with("REJECTED_")) {
                 assert_eq!(status, word, "{}:{}", path.display(), case.place.line);
                 checked += 1;
@@ -79,12 +106,16 @@ fn a_case_of_a_status_word_is_answered_with_it() {
 fn every_status_word_of_the_chart_is_known() {
     let index = fs::read_to_string("tests/policies/norconex/sentences.tsv").unwrap();
     let known = |word: &str| {
-        Reason::ALL.iter().any(|reason| reason.row().crawl_status.as_str() == word)
+        Reason::ALL
+            .iter()
+            .any(|reason| reason.row().crawl_status.as_str() == word)
             || OF_ORIGINS.contains(&word)
             || OF_THE_LEDGER.contains(&word)
     };
-    let words =
-        index.lines().filter_map(|line| line.split('\t').nth(1)).filter(|word| word.starts_with("REJECTED_"));
+    let words = index
+        .lines()
+        .filter_map(|line| line.split('\t').nth(1))
+        .filter(|word| word.starts_with("REJECTED_"));
     let words: Vec<&str> = words.filter_map(|word| word.split(" #").next()).collect();
     assert!(words.len() >= 20, "{words:?}");
     let unknown: Vec<&&str> = words.iter().filter(|word| !known(word)).collect();

@@ -51,12 +51,21 @@ pub(super) struct Corpus {
 
 impl Corpus {
     pub(super) fn of(target: &str) -> Self {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-        let files = std::fs::read_dir(&directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fuzz/corpus")
+            .join(target);
+        let files = std::fs::read_dir(&directory)
+            .unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
         let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
         paths.sort();
-        let inputs = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
-        Self { inputs, random: Rng::with_seed(0) }
+        let inputs = paths
+            .iter()
+            .map(|path| std::fs::read(path).unwrap())
+            .collect();
+        Self {
+            inputs,
+            random: Rng::with_seed(0),
+        }
     }
 
     pub(super) fn inputs(&self) -> &[Vec<u8>] {
@@ -69,7 +78,11 @@ impl Corpus {
 
     /// An input that is nearly one of the corpus.
     pub(super) fn next(&mut self) -> Vec<u8> {
-        let mut input = self.random.choice(&self.inputs).cloned().unwrap_or_default();
+        let mut input = self
+            .random
+            .choice(&self.inputs)
+            .cloned()
+            .unwrap_or_default();
         for _ in 0..self.random.usize(1..6) {
             self.change(&mut input);
         }
@@ -94,7 +107,11 @@ impl Corpus {
                 input.splice(at..at, word.bytes());
             }
             4 => {
-                let other = self.random.choice(&self.inputs).cloned().unwrap_or_default();
+                let other = self
+                    .random
+                    .choice(&self.inputs)
+                    .cloned()
+                    .unwrap_or_default();
                 let from = self.random.usize(0..=other.len());
                 let until = self.random.usize(from..=other.len().min(from + 64));
                 input.splice(at..to, other[from..until].iter().copied());

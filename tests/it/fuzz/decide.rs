@@ -78,7 +78,10 @@ const ACTIONS: [&str; 12] = [
 
 /// Judges what the bytes say in every way there is.
 pub(crate) fn run(input: &[u8]) {
-    let mut bytes = Bytes { rest: input, rules: 0 };
+    let mut bytes = Bytes {
+        rest: input,
+        rules: 0,
+    };
     let facts = bytes.facts();
     let document = bytes.document(&facts);
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
@@ -89,7 +92,9 @@ pub(crate) fn run(input: &[u8]) {
 
 fn judge_all(compiled: &Compiled, facts: &Json) {
     let policy = &compiled.policy;
-    let Ok(full) = CaseFacts::from_json(facts.as_object().unwrap()) else { return };
+    let Ok(full) = CaseFacts::from_json(facts.as_object().unwrap()) else {
+        return;
+    };
     let (trail, decision) = policy.decide(&full.facts());
     explain(policy, &full.facts(), &trail, &decision);
     shadows(policy, &full.facts());
@@ -107,10 +112,16 @@ fn judge_all(compiled: &Compiled, facts: &Json) {
 
 /// Every part of an explanation can be made, and says what was decided.
 fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decision) {
-    assert_eq!(policy.decide(facts).1, *decision, "the same facts, another decision");
+    assert_eq!(
+        policy.decide(facts).1,
+        *decision,
+        "the same facts, another decision"
+    );
     for line in policy.rule_lines(trail) {
         let grounds = policy.grounds(&line, facts);
-        grounds.iter().for_each(|ground| assert!(!ground.to_string().is_empty()));
+        grounds
+            .iter()
+            .for_each(|ground| assert!(!ground.to_string().is_empty()));
         let _ = (policy.condition_in_words(line.rule), line.waits_for());
     }
     assert!(policy.options_json(trail).is_object());
@@ -119,7 +130,12 @@ fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decisio
         Cause::Rule(rule) => assert_eq!(refusing.rule, policy.rule_id(rule)),
         Cause::Default => assert_eq!(refusing.rule, None),
     }
-    assert!(trail.matched().iter().all(|rule| policy.rule(*rule).is_some()));
+    assert!(
+        trail
+            .matched()
+            .iter()
+            .all(|rule| policy.rule(*rule).is_some())
+    );
 }
 
 /// Shadow evaluation, stage by stage beside the live one, as a request makes it. It changes nothing.
@@ -130,14 +146,31 @@ fn shadows(policy: &Policy, facts: &Facts<'_>) {
             .iter()
             .for_each(|shadow| assert!(shadow.matched(policy).count() <= policy.rules().len()));
     }
-    let answered = Facts { document: Fact::Unknown, ..*facts };
-    let connected = Facts { response: Fact::Unknown, ..answered };
-    let asked = Facts { address: Fact::Unknown, ..connected };
+    let answered = Facts {
+        document: Fact::Unknown,
+        ..*facts
+    };
+    let connected = Facts {
+        response: Fact::Unknown,
+        ..answered
+    };
+    let asked = Facts {
+        address: Fact::Unknown,
+        ..connected
+    };
     let mut shadows = Shadows::of_request(policy, &asked);
     let (mut trail, mut decision) = policy.request(&asked);
     let later = [
-        (PolicyStage::Destination, facts.address != Fact::Unknown, connected),
-        (PolicyStage::Response, matches!(facts.response, Fact::Known(_)), answered),
+        (
+            PolicyStage::Destination,
+            facts.address != Fact::Unknown,
+            connected,
+        ),
+        (
+            PolicyStage::Response,
+            matches!(facts.response, Fact::Known(_)),
+            answered,
+        ),
     ];
     for (stage, known, facts) in later {
         if known && !decision.rejects() {
@@ -150,14 +183,27 @@ fn shadows(policy: &Policy, facts: &Facts<'_>) {
         assert!(policy.shadows().contains(&shadow.root));
         assert!(policy.rule(shadow.rule(policy)).is_some());
     }
-    assert_eq!(policy.decide(&answered).1, decision, "stage by stage, another decision");
+    assert_eq!(
+        policy.decide(&answered).1,
+        decision,
+        "stage by stage, another decision"
+    );
 }
 
 /// A rejection by some facts stays what it is when more are known.
 fn early(policy: &Policy, full: &Facts<'_>, decision: &Decision) {
-    let answered = Facts { document: Fact::Unknown, ..*full };
-    let connected = Facts { response: Fact::Unknown, ..answered };
-    let asked = Facts { address: Fact::Unknown, ..connected };
+    let answered = Facts {
+        document: Fact::Unknown,
+        ..*full
+    };
+    let connected = Facts {
+        response: Fact::Unknown,
+        ..answered
+    };
+    let asked = Facts {
+        address: Fact::Unknown,
+        ..connected
+    };
     for known in [asked, connected, answered] {
         let (_, early) = policy.decide(&known);
         if early.rejects() {
@@ -172,14 +218,18 @@ fn tunnel(policy: &Policy, facts: &Json, decision: &Decision) {
     if let Some(address) = facts.get("address") {
         shown["address"] = address.clone();
     }
-    let Ok(tunnel) = CaseFacts::from_json(shown.as_object().unwrap()) else { return };
+    let Ok(tunnel) = CaseFacts::from_json(shown.as_object().unwrap()) else {
+        return;
+    };
     let (trail, said) = policy.decide(&tunnel.facts());
     explain(policy, &tunnel.facts(), &trail, &said);
     shadows(policy, &tunnel.facts());
     // A tunnel knows no depth, and `max_depth` has no effect without one.
     let too_deep = decision.reason() == Reason::TooDeep;
     match said.verdict {
-        Verdict::Admit if !too_deep => assert!(!decision.rejects(), "admitted as a tunnel: {decision:?}"),
+        Verdict::Admit if !too_deep => {
+            assert!(!decision.rejects(), "admitted as a tunnel: {decision:?}")
+        }
         // A tunnel runs every stage; facts may stop before the one that rejects, or lack the address that it goes by.
         Verdict::Reject(_) if facts.get("title").is_some() && facts.get("address").is_some() => {
             assert!(decision.rejects(), "rejected as a tunnel")
@@ -196,7 +246,9 @@ struct Bytes<'i> {
 
 impl Bytes<'_> {
     fn byte(&mut self) -> usize {
-        let Some((first, rest)) = self.rest.split_first() else { return 0 };
+        let Some((first, rest)) = self.rest.split_first() else {
+            return 0;
+        };
         self.rest = rest;
         usize::from(*first)
     }
@@ -211,7 +263,16 @@ impl Bytes<'_> {
 
     fn facts(&mut self) -> Json {
         let host = self.of(&["a.test", "b.test", "x.b.test", "a.test:8080", "10.0.0.1"]);
-        let path = self.of(&["/", "/old", "/old/x", "/a/a/a", "/x.gif", "/%2e%2e/old", "/a%2Fb", "/%63"]);
+        let path = self.of(&[
+            "/",
+            "/old",
+            "/old/x",
+            "/a/a/a",
+            "/x.gif",
+            "/%2e%2e/old",
+            "/a%2Fb",
+            "/%63",
+        ]);
         let query = self.of(&["", "?x=1", "?x=a&x=2", "?sid=%41"]);
         let scheme = self.of(&["http", "https"]);
         let mut facts = json!({ "url": format!("{scheme}://{host}{path}{query}") });
@@ -219,7 +280,11 @@ impl Bytes<'_> {
         facts["method"] = json!(self.of(&["GET", "HEAD", "POST"]));
         self.maybe(&mut facts, "referer", &["", "http://a.test/"]);
         self.maybe(&mut facts, "dest", &["navigation", "embed"]);
-        self.maybe(&mut facts, "address", &["10.0.0.1", "192.0.2.7", "::1", "::ffff:10.0.0.1"]);
+        self.maybe(
+            &mut facts,
+            "address",
+            &["10.0.0.1", "192.0.2.7", "::1", "::ffff:10.0.0.1"],
+        );
         if self.one_in(2) {
             facts["depth"] = json!(self.byte() % 8);
         }
@@ -234,15 +299,27 @@ impl Bytes<'_> {
 
     fn answer(&mut self, facts: &mut Json) {
         facts["status"] = json!(self.of(&[200, 200, 206, 204, 301, 404, 503]));
-        self.maybe(facts, "content_type", &["text/html", "text/html; charset=x", "image/png", ""]);
+        self.maybe(
+            facts,
+            "content_type",
+            &["text/html", "text/html; charset=x", "image/png", ""],
+        );
         if self.one_in(2) {
             facts["size"] = json!(self.byte());
         }
         let mut headers = json!({});
         self.maybe(&mut headers, "x-a", &["a", "b"]);
         self.maybe(&mut headers, "x-robots-tag", &["noindex", "", "bot: none"]);
-        self.maybe(&mut headers, "link", &["<http://a.test/>; rel=canonical", "<;"]);
-        self.maybe(&mut headers, "content-usage", &["train-ai=n", "search=y, train-ai"]);
+        self.maybe(
+            &mut headers,
+            "link",
+            &["<http://a.test/>; rel=canonical", "<;"],
+        );
+        self.maybe(
+            &mut headers,
+            "content-usage",
+            &["train-ai=n", "search=y, train-ai"],
+        );
         facts["headers"] = headers;
         if self.one_in(2) {
             facts["title"] = json!(self.of(&["", "a", "not found"]));
@@ -322,11 +399,13 @@ impl Bytes<'_> {
             0..=2 => rule["then"] = json!(self.of(&ACTIONS)),
             3 => rule["set"] = json!({ "html_only": true }),
             4 => {
-                rule["set"] =
-                    json!({ "max_depth": self.byte() % 4, "priority": self.of(&["high", "lower", "lowest"]) })
+                rule["set"] = json!({ "max_depth": self.byte() % 4, "priority": self.of(&["high", "lower", "lowest"]) })
             }
             5 => rule["set"] = json!({ "max_body": "100 B", "meta": { "k": self.of(&TEXTS) } }),
-            6 => rule["set"] = json!({ "robots": { "obey": false }, "politeness": { "delay": "2s" } }),
+            6 => {
+                rule["set"] =
+                    json!({ "robots": { "obey": false }, "politeness": { "delay": "2s" } })
+            }
             _ => {}
         }
         if self.one_in(4) {
@@ -342,12 +421,18 @@ impl Bytes<'_> {
 
     fn condition(&mut self, depth: usize) -> Json {
         match self.byte() % 8 {
-            0 if depth < 3 => json!({ "all": [self.condition(depth + 1), self.condition(depth + 1)] }),
-            1 if depth < 3 => json!({ "any": [self.condition(depth + 1), self.condition(depth + 1)] }),
+            0 if depth < 3 => {
+                json!({ "all": [self.condition(depth + 1), self.condition(depth + 1)] })
+            }
+            1 if depth < 3 => {
+                json!({ "any": [self.condition(depth + 1), self.condition(depth + 1)] })
+            }
             2 if depth < 3 => json!({ "not": self.condition(depth + 1) }),
             3 => self.shortcut(),
             4 => self.number(),
-            5 => json!({ "path": { self.of(&["length", "segments", "repeats"]): self.of(&RANGES) } }),
+            5 => {
+                json!({ "path": { self.of(&["length", "segments", "repeats"]): self.of(&RANGES) } })
+            }
             _ => self.text(),
         }
     }

@@ -48,10 +48,19 @@ enum Given {
 
 /// Kinds beside a field, and shortcuts without one.
 const KINDS: [&str; 12] = [
-    "exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments", "repeats", "params",
-    "cidr", "regex",
+    "exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments", "repeats",
+    "params", "cidr", "regex",
 ];
-const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "site", "surt", "domain"];
+const SHORTCUTS: [&str; 8] = [
+    "domain",
+    "ext",
+    "under",
+    "url_prefix",
+    "in_query",
+    "site",
+    "surt",
+    "domain",
+];
 
 /// What was asked: how the pattern is to be read, and of what.
 struct Asked<'a> {
@@ -65,18 +74,39 @@ struct Asked<'a> {
 
 /// The first bytes choose field, kind and flags; pattern and value stand behind them, a NUL between.
 pub(crate) fn run(input: &[u8]) {
-    let [field, kind, flags, texts @ ..] = input else { return };
-    let Ok(texts) = std::str::from_utf8(texts) else { return };
+    let [field, kind, flags, texts @ ..] = input else {
+        return;
+    };
+    let Ok(texts) = std::str::from_utf8(texts) else {
+        return;
+    };
     let (pattern, value) = texts.split_once('\0').unwrap_or((texts, texts));
     let (field, given) = FIELDS[usize::from(*field) % FIELDS.len()];
-    let kinds = if field.is_empty() { &SHORTCUTS[..] } else { &KINDS[..] };
+    let kinds = if field.is_empty() {
+        &SHORTCUTS[..]
+    } else {
+        &KINDS[..]
+    };
     let kind = kinds[usize::from(*kind) % kinds.len()];
-    let asked = Asked { field, kind, ignore_case: flags & 1 != 0, norm: flags & 2 != 0, pattern, value };
-    let Some(policy) = compiled(&asked) else { return };
-    let Some(facts) = facts(given, value) else { return };
+    let asked = Asked {
+        field,
+        kind,
+        ignore_case: flags & 1 != 0,
+        norm: flags & 2 != 0,
+        pattern,
+        value,
+    };
+    let Some(policy) = compiled(&asked) else {
+        return;
+    };
+    let Some(facts) = facts(given, value) else {
+        return;
+    };
     let decision = policy.decide(&facts.facts()).1;
     // A URL with two readings is rejected for that if the pattern fits one of them.
-    let expected = asked.plainly(given, &facts).filter(|_| decision.reason() != Reason::AmbiguousUrl);
+    let expected = asked
+        .plainly(given, &facts)
+        .filter(|_| decision.reason() != Reason::AmbiguousUrl);
     if let Some(expected) = expected {
         assert_eq!(
             decision.rejects(),
@@ -95,7 +125,11 @@ fn compiled(asked: &Asked<'_>) -> Option<Policy> {
     if asked.norm {
         test["norm"] = json!(true);
     }
-    let condition = if asked.field.is_empty() { test } else { json!({ asked.field: test }) };
+    let condition = if asked.field.is_empty() {
+        test
+    } else {
+        json!({ asked.field: test })
+    };
     let document = json!({
         "policy": 1, "name": "one", "options": { "disposition": "allow" },
         "rules": [{ "id": "it", "forbid": condition }],
@@ -105,7 +139,11 @@ fn compiled(asked: &Asked<'_>) -> Option<Policy> {
         Ok(compiled) => Some(compiled.policy),
         Err(problems) => {
             assert!(problems.iter().any(|problem| problem.is_error()));
-            assert!(problems.iter().all(|problem| !problem.rendered().is_empty()));
+            assert!(
+                problems
+                    .iter()
+                    .all(|problem| !problem.rendered().is_empty())
+            );
             None
         }
     }
@@ -132,16 +170,21 @@ impl Asked<'_> {
         }
         let text = match given {
             Given::Url(_) if is_plain(self.pattern) => part(facts.url(), self.field)?.to_owned(),
-            Given::Fact("method" | "crawler" | "referer" | "title" | "body_prefix") | Given::Header => {
-                self.value.into()
-            }
+            Given::Fact("method" | "crawler" | "referer" | "title" | "body_prefix")
+            | Given::Header => self.value.into(),
             Given::Url(_) | Given::Fact(_) => return None,
         };
         self.reads(&text)
     }
 
     fn reads(&self, text: &str) -> Option<bool> {
-        let folded = |text: &str| if self.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
+        let folded = |text: &str| {
+            if self.ignore_case {
+                text.to_ascii_lowercase()
+            } else {
+                text.to_owned()
+            }
+        };
         let (text, pattern) = (folded(text), folded(self.pattern));
         Some(match self.kind {
             "exact" => text == pattern,
@@ -161,7 +204,9 @@ impl Asked<'_> {
 /// Characters that no canonical form changes, and no segments of dots.
 fn is_plain(pattern: &str) -> bool {
     let plain = |c: char| {
-        c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '/' | '-' | '_' | '*' | '=' | '&')
+        c.is_ascii_lowercase()
+            || c.is_ascii_digit()
+            || matches!(c, '/' | '-' | '_' | '*' | '=' | '&')
     };
     pattern.chars().all(plain)
 }

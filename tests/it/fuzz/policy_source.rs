@@ -8,13 +8,24 @@ use crawlgate::policy::source::MemoryFiles;
 use crawlgate::vocab::problem::{Place, Problem};
 
 /// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
-const FILES: [&str; 4] = ["policy.yaml", "lists/one.txt", "lists/two.txt", "lists/three.gz"];
+const FILES: [&str; 4] = [
+    "policy.yaml",
+    "lists/one.txt",
+    "lists/two.txt",
+    "lists/three.gz",
+];
 
 /// Reads and compiles the input, and runs its cases.
 pub(crate) fn run(input: &[u8]) {
-    let parts = FILES.into_iter().zip(input.splitn(FILES.len(), |byte| *byte == 0));
+    let parts = FILES
+        .into_iter()
+        .zip(input.splitn(FILES.len(), |byte| *byte == 0));
     let files: BTreeMap<&str, &[u8]> = parts.collect();
-    let given = files.iter().fold(MemoryFiles::new(), |given, (path, bytes)| given.with(path, *bytes));
+    let given = files
+        .iter()
+        .fold(MemoryFiles::new(), |given, (path, bytes)| {
+            given.with(path, *bytes)
+        });
     if let Some(compiled) = compiled(&given, &files) {
         ask(&compiled);
     }
@@ -23,14 +34,23 @@ pub(crate) fn run(input: &[u8]) {
 fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compiled> {
     let (compiled, problems) = match compile::load(given, FILES[0]) {
         Ok(compiled) => {
-            assert!(!compiled.problems.iter().any(Problem::is_error), "a policy with errors");
+            assert!(
+                !compiled.problems.iter().any(Problem::is_error),
+                "a policy with errors"
+            );
             assert_eq!(compiled.places.len(), compiled.policy.rules().len());
-            compiled.places.iter().for_each(|place| check_place(place, files));
+            compiled
+                .places
+                .iter()
+                .for_each(|place| check_place(place, files));
             let problems = compiled.problems.clone();
             (Some(compiled), problems)
         }
         Err(problems) => {
-            assert!(problems.iter().any(Problem::is_error), "refused without an error");
+            assert!(
+                problems.iter().any(Problem::is_error),
+                "refused without an error"
+            );
             (None, problems)
         }
     };
@@ -50,12 +70,16 @@ fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compil
 
 /// A place is a file as a whole, or a line and a column that are there.
 fn check_place(place: &Place, files: &BTreeMap<&str, &[u8]>) {
-    let Some(bytes) = files.get(&*place.file) else { panic!("{place} is in no file of the policy") };
+    let Some(bytes) = files.get(&*place.file) else {
+        panic!("{place} is in no file of the policy")
+    };
     if place.line == 0 {
         return assert_eq!(place.column, 0, "{place}");
     }
     // Of a packed list there are more lines than in its bytes.
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // YAML ends a line at a carriage return too, lists do not.
     let unix = text.replace("\r\n", "\n");
@@ -63,7 +87,10 @@ fn check_place(place: &Place, files: &BTreeMap<&str, &[u8]>) {
         let line = unix.split(ends).nth(place.line as usize - 1);
         line.is_some_and(|line| place.column as usize <= line.chars().count() + 1)
     };
-    assert!(holds(&['\n']) || holds(&['\n', '\r']), "{place} is outside {text:?}");
+    assert!(
+        holds(&['\n']) || holds(&['\n', '\r']),
+        "{place} is outside {text:?}"
+    );
 }
 
 /// What the tools do with a policy that can be used.
@@ -75,8 +102,13 @@ fn ask(compiled: &Compiled) {
         let lines: Vec<_> = policy.rule_lines(&trail).take(200).collect();
         assert_eq!(lines.len(), policy.rules().len().min(200));
         assert!(policy.options_json(&trail).is_object());
-        assert_eq!(decision, policy.decide(&facts).1, "the same facts, another decision");
+        assert_eq!(
+            decision,
+            policy.decide(&facts).1,
+            "the same facts, another decision"
+        );
     }
-    let share = Coverage::of_cases(policy, &compiled.cases[..compiled.cases.len().min(20)]).by_rule(policy);
+    let share =
+        Coverage::of_cases(policy, &compiled.cases[..compiled.cases.len().min(20)]).by_rule(policy);
     assert!(share.reached <= share.of);
 }

@@ -18,11 +18,20 @@ pub(crate) fn run(input: &[u8]) {
     };
     let path = format!("/{}", String::from_utf8_lossy(path));
     let parsed = Parsed::new(file);
-    assert!(parsed.bytes() <= 4096 + 80 * file.len(), "{} bytes of {}", parsed.bytes(), file.len());
+    assert!(
+        parsed.bytes() <= 4096 + 80 * file.len(),
+        "{} bytes of {}",
+        parsed.bytes(),
+        file.len()
+    );
     let bare = Parsed::new(&without_extensions(file));
     for agent in AGENTS {
         let (with, without) = (parsed.ruling(agent, &path), bare.ruling(agent, &path));
-        assert_eq!((with.access, with.cause), (without.access, without.cause), "{agent} {path}");
+        assert_eq!(
+            (with.access, with.cause),
+            (without.access, without.cause),
+            "{agent} {path}"
+        );
         uses(&parsed, agent, &path);
     }
     lines(&parsed, file);
@@ -59,14 +68,25 @@ fn uses(parsed: &Parsed, agent: &str, path: &str) {
     assert!(stated.is_empty() || parsed.speaks_of_uses());
     let named = parsed.usage_of(agent, path, names.iter().map(|name| &***name));
     for said in &stated {
-        let same = named.iter().find(|named| named.purpose == said.purpose).map(|named| named.preference);
-        assert!(said.preference <= same.unwrap_or(Preference::Unset), "{said:?}, {same:?}");
+        let same = named
+            .iter()
+            .find(|named| named.purpose == said.purpose)
+            .map(|named| named.preference);
+        assert!(
+            said.preference <= same.unwrap_or(Preference::Unset),
+            "{said:?}, {same:?}"
+        );
     }
 }
 
 fn lines(parsed: &Parsed, file: &[u8]) {
-    let kinds =
-        [Extension::Usage, Extension::Signal, Extension::VisitTime, Extension::CleanParam, Extension::Host];
+    let kinds = [
+        Extension::Usage,
+        Extension::Signal,
+        Extension::VisitTime,
+        Extension::CleanParam,
+        Extension::Host,
+    ];
     let kept: usize = kinds.iter().map(|kind| parsed.lines_of(*kind).len()).sum();
     assert!(kept <= 2 * MAX_LINES && kept as u32 <= parsed.directives());
     assert!(parsed.text().len() <= file.len());
@@ -74,17 +94,29 @@ fn lines(parsed: &Parsed, file: &[u8]) {
 
 fn tags(line: &str) {
     for run in runs(line) {
-        assert!(!run.words.is_empty() && run.whole.ends_with(run.words), "{run:?}");
-        assert!(members(run.words).all(|member| !member.is_empty() && member == member.trim()), "{run:?}");
+        assert!(
+            !run.words.is_empty() && run.whole.ends_with(run.words),
+            "{run:?}"
+        );
+        assert!(
+            members(run.words).all(|member| !member.is_empty() && member == member.trim()),
+            "{run:?}"
+        );
     }
     let (mut all, mut none) = (String::new(), String::new());
     add_words(&mut all, &format!("noindex, {line}"), "bot");
     add_words(&mut none, line, "nobody-goes-by-this");
-    assert!(forbids_index(&all) && none.len() <= 2 * line.len() + 2, "{line:?}");
+    assert!(
+        forbids_index(&all) && none.len() <= 2 * line.len() + 2,
+        "{line:?}"
+    );
 }
 
 fn statements(text: &str) {
-    let (usage, signal) = (statement(Spelling::Usage, text), statement(Spelling::Signal, text));
+    let (usage, signal) = (
+        statement(Spelling::Usage, text),
+        statement(Spelling::Signal, text),
+    );
     assert!(usage.len() <= MAX_MEMBERS && usage.len() == signal.len());
     for ((name, last), (same, strictest)) in usage.iter().zip(&signal) {
         assert!(name == same && last <= strictest, "{text:?}");

@@ -28,9 +28,22 @@ pub(super) const LONG: Duration = Duration::from_secs(20);
 pub(super) const MOMENT: Duration = Duration::from_millis(30);
 
 pub(super) fn limits() -> AcceptLimits {
-    let limits = HeadLimits { bytes: 2048, fields: 10, target: 256 };
-    let reader = ReaderSettings { limits, head: LONG, idle: LONG, write_stall: LONG };
-    AcceptLimits { connections: 100, per_client: 100, reader }
+    let limits = HeadLimits {
+        bytes: 2048,
+        fields: 10,
+        target: 256,
+    };
+    let reader = ReaderSettings {
+        limits,
+        head: LONG,
+        idle: LONG,
+        write_stall: LONG,
+    };
+    AcceptLimits {
+        connections: 100,
+        per_client: 100,
+        reader,
+    }
 }
 
 /// Answers every request with a description of it. Paths with a meaning: `/wait/MS` answers later, `/read/MS` later
@@ -106,7 +119,13 @@ impl Owner for Echo {
         let (parts, body) = request.into_parts();
         let line = format!("{} {}", parts.method, parts.uri);
         self.seen.lock().unwrap().push(line.clone());
-        let number = |prefix| parts.uri.path().strip_prefix(prefix).and_then(|n: &str| n.parse().ok());
+        let number = |prefix| {
+            parts
+                .uri
+                .path()
+                .strip_prefix(prefix)
+                .and_then(|n: &str| n.parse().ok())
+        };
         if parts.uri.path() == "/panic" {
             panic!("asked for");
         }
@@ -116,16 +135,27 @@ impl Owner for Echo {
         if let Some(ms) = number("/wait/") {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
-        let patience = if parts.uri.path() == "/early" { Duration::ZERO } else { self.patience };
+        let patience = if parts.uri.path() == "/early" {
+            Duration::ZERO
+        } else {
+            self.patience
+        };
         let body = tokio::time::timeout(patience, body.collect()).await;
-        let body = body.map(|all| all.map(|all| all.to_bytes()).unwrap_or_default()).unwrap_or_default();
+        let body = body
+            .map(|all| all.map(|all| all.to_bytes()).unwrap_or_default())
+            .unwrap_or_default();
         if let Some(ms) = number("/read/") {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
         let text = Bytes::from(format!("{line} [{}]", String::from_utf8_lossy(&body)));
         let left = number("/big/").unwrap_or(0) as usize;
         let text = Some(text).filter(|_| left == 0);
-        Ok(Response::new(Answer { left, text, _open: open, _in_service: in_service }))
+        Ok(Response::new(Answer {
+            left,
+            text,
+            _open: open,
+            _in_service: in_service,
+        }))
     }
 
     async fn carry_on(
@@ -178,11 +208,26 @@ impl Listening {
 
     pub(super) async fn with_patience(limits: AcceptLimits, patience: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, echo) =
-            (listener.local_addr().unwrap(), Arc::new(Echo { patience, ..Echo::default() }));
+        let (address, echo) = (
+            listener.local_addr().unwrap(),
+            Arc::new(Echo {
+                patience,
+                ..Echo::default()
+            }),
+        );
         let (drain, watch) = Drain::new();
-        tokio::spawn(accept::serve(listener, Room::new(&limits), limits.reader, Arc::clone(&echo), watch));
-        Self { echo, address, drain }
+        tokio::spawn(accept::serve(
+            listener,
+            Room::new(&limits),
+            limits.reader,
+            Arc::clone(&echo),
+            watch,
+        ));
+        Self {
+            echo,
+            address,
+            drain,
+        }
     }
 
     pub(super) async fn connect(&self) -> Client {
@@ -204,13 +249,17 @@ impl Listening {
         client.send(bytes).await;
         let mut answer = Vec::new();
         let read = client.0.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("hangs on {bytes:?}"));
+        let _ = tokio::time::timeout(LONG, read)
+            .await
+            .unwrap_or_else(|_| panic!("hangs on {bytes:?}"));
         client.reset();
         String::from_utf8_lossy(&answer).into_owned()
     }
 
     pub(super) async fn drain(&self, patience: Duration) -> Drained {
-        tokio::time::timeout(LONG, self.drain.run(Duration::ZERO, patience)).await.unwrap()
+        tokio::time::timeout(LONG, self.drain.run(Duration::ZERO, patience))
+            .await
+            .unwrap()
     }
 
     pub(super) fn seen(&self) -> Vec<String> {
@@ -233,7 +282,9 @@ pub(super) async fn until(mut holds: impl FnMut() -> bool, what: &str) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(LONG, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(LONG, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 pub(super) struct Client(pub(super) TcpStream);
@@ -257,12 +308,25 @@ impl Client {
 
     /// One answer: its status and its body.
     pub(super) async fn answer(&mut self) -> (u16, String) {
-        let head = tokio::time::timeout(LONG, self.head()).await.expect("no answer").unwrap();
+        let head = tokio::time::timeout(LONG, self.head())
+            .await
+            .expect("no answer")
+            .unwrap();
         let status = head[9..12].parse().unwrap();
         let length = head.to_ascii_lowercase();
-        let length = length.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse();
+        let length = length
+            .split("content-length: ")
+            .nth(1)
+            .unwrap()
+            .split("\r\n")
+            .next()
+            .unwrap()
+            .parse();
         let mut body = vec![0; length.unwrap()];
-        tokio::time::timeout(LONG, self.0.read_exact(&mut body)).await.expect("no body").unwrap();
+        tokio::time::timeout(LONG, self.0.read_exact(&mut body))
+            .await
+            .expect("no body")
+            .unwrap();
         (status, String::from_utf8(body).unwrap())
     }
 
@@ -276,6 +340,8 @@ impl Client {
 
     /// Leaves at once, without the politeness of a FIN.
     pub(super) fn reset(self) {
-        socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.0)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
 }

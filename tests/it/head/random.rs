@@ -18,7 +18,11 @@ use tokio::task::JoinSet;
 use super::echo::{LONG, Listening, limits};
 
 const CASES: usize = 20_000;
-const LIMITS: HeadLimits = HeadLimits { bytes: 400, fields: 6, target: 60 };
+const LIMITS: HeadLimits = HeadLimits {
+    bytes: 400,
+    fields: 6,
+    target: 60,
+};
 
 const SEEDS: &[&[u8]] = &[
     b"GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -39,7 +43,9 @@ const SPECIAL: &[u8] = b"\r\n\0 \t:%<>`\"#?/\xe9\xff\x16\x7f0a";
 
 /// One to three seeds behind each other, changed in up to four places.
 fn input(rng: &mut Rng) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..rng.usize(1..4)).flat_map(|_| rng.choice(SEEDS).unwrap().to_vec()).collect();
+    let mut bytes: Vec<u8> = (0..rng.usize(1..4))
+        .flat_map(|_| rng.choice(SEEDS).unwrap().to_vec())
+        .collect();
     for _ in 0..rng.usize(0..5) {
         let (at, special) = (rng.usize(0..bytes.len()), *rng.choice(SPECIAL).unwrap());
         let end = bytes.len().min(at + rng.usize(1..80));
@@ -82,17 +88,31 @@ impl HeadEvents for Teller {
 
 /// What hyper would see of bytes that arrive in chunks, and what the owner is told.
 async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u8>, Told) {
-    let (client, accepted) =
-        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    let (client, accepted) = tokio::join!(
+        TcpStream::connect(listener.local_addr().unwrap()),
+        listener.accept()
+    );
     let (mut client, server) = (client.unwrap(), accepted.unwrap().0);
     for socket in [&client, &server] {
         // Thousands of connections in TIME_WAIT would use up the ports.
-        socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(socket)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
         socket.set_nodelay(true).unwrap();
     }
     let told = Arc::new(Mutex::new(Told::default()));
-    let settings = ReaderSettings { limits: LIMITS, head: LONG, idle: LONG, write_stall: LONG };
-    let mut reader = HeadReader::new(server, Teller(Arc::clone(&told)), settings, Arc::new(Turn::default()));
+    let settings = ReaderSettings {
+        limits: LIMITS,
+        head: LONG,
+        idle: LONG,
+        write_stall: LONG,
+    };
+    let mut reader = HeadReader::new(
+        server,
+        Teller(Arc::clone(&told)),
+        settings,
+        Arc::new(Turn::default()),
+    );
     let room = rng.usize(1..600);
     let send = async {
         for chunk in chunks {
@@ -115,7 +135,9 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
             all.extend_from_slice(buffer.filled());
         }
     };
-    let ((), all) = tokio::time::timeout(LONG, async { tokio::join!(send, receive) }).await.expect("hangs");
+    let ((), all) = tokio::time::timeout(LONG, async { tokio::join!(send, receive) })
+        .await
+        .expect("hangs");
     let told = told.lock().unwrap().clone();
     (all, told)
 }
@@ -123,17 +145,29 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
 /// Where heads begin in what hyper sees, and where a counted body does; each head must be one that the scan lets pass.
 fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
     // Encoded targets are longer.
-    let wide = HeadLimits { bytes: 3 * LIMITS.bytes, target: 3 * LIMITS.target, ..LIMITS };
+    let wide = HeadLimits {
+        bytes: 3 * LIMITS.bytes,
+        target: 3 * LIMITS.target,
+        ..LIMITS
+    };
     let (mut at, mut starts, mut bodies) = (0, vec![0], 0);
     while at < handed.len() {
-        let Ok(Progress::Complete(head)) = scan(&handed[at..], wide) else { panic!("no head at {at}") };
-        assert!(head.bytes.start == 0 && !head.encode, "a head at {at} that is not as hyper is to see it");
+        let Ok(Progress::Complete(head)) = scan(&handed[at..], wide) else {
+            panic!("no head at {at}")
+        };
+        assert!(
+            head.bytes.start == 0 && !head.encode,
+            "a head at {at} that is not as hyper is to see it"
+        );
         let text = String::from_utf8_lossy(&handed[at..at + head.bytes.end]).to_ascii_lowercase();
         let value = |name| text.lines().find_map(|line: &str| line.strip_prefix(name));
-        if text.starts_with("connect ") || value("transfer-encoding:").or(value("upgrade:")).is_some() {
+        if text.starts_with("connect ")
+            || value("transfer-encoding:").or(value("upgrade:")).is_some()
+        {
             break;
         }
-        let length = value("content-length:").map_or(0, |length| length.trim().parse::<usize>().unwrap());
+        let length =
+            value("content-length:").map_or(0, |length| length.trim().parse::<usize>().unwrap());
         bodies += usize::from(length > 0);
         at = (at + head.bytes.end).saturating_add(length);
         starts.push(at);
@@ -168,8 +202,9 @@ async fn random_heads_in_random_chunks() {
         let sent = input(&mut rng);
         let mut outcomes = Vec::new();
         for chunked in [false, true] {
-            let mut cuts: Vec<usize> =
-                (0..if chunked { rng.usize(1..8) } else { 0 }).map(|_| rng.usize(0..sent.len())).collect();
+            let mut cuts: Vec<usize> = (0..if chunked { rng.usize(1..8) } else { 0 })
+                .map(|_| rng.usize(0..sent.len()))
+                .collect();
             cuts.extend([0, sent.len()]);
             cuts.sort_unstable();
             let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &sent[cut[0]..cut[1]]).collect();
@@ -184,14 +219,20 @@ async fn random_heads_in_random_chunks() {
             "case {case}: {text:?}\n{:?}",
             String::from_utf8_lossy(handed)
         );
-        assert!(told.refused.len() + told.foreign.len() <= 1, "case {case}: {told:?}");
+        assert!(
+            told.refused.len() + told.foreign.len() <= 1,
+            "case {case}: {told:?}"
+        );
         refused += told.refused.len();
         behind += usize::from(bodies > 0 && starts.len() > 2);
         whole += usize::from(handed == &sent);
         encoded += usize::from(handed.len() > sent.len());
     }
     let counts = [refused, whole, encoded, behind];
-    assert!(refused > 2_000 && whole > 1_000 && encoded > 500 && behind > 500, "{counts:?}");
+    assert!(
+        refused > 2_000 && whole > 1_000 && encoded > 500 && behind > 500,
+        "{counts:?}"
+    );
 }
 
 #[tokio::test]
@@ -211,12 +252,17 @@ async fn random_heads_through_hyper() {
         }
         for (answer, sent) in batch.join_all().await {
             // Whatever hyper refuses by itself is said in full, and nothing follows a refusal.
-            let refusals = answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
+            let refusals =
+                answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
             let full = answer.matches("crawl-reason: full").count();
             let context = || format!("{:?}\n{answer}", String::from_utf8_lossy(&sent));
             assert!(refusals == full && full <= 1, "{}", context());
             let last = |what| answer.rfind(what);
-            assert!(full == 0 || last("crawl-reason: full") > last("HTTP/1.1 200"), "{}", context());
+            assert!(
+                full == 0 || last("crawl-reason: full") > last("HTTP/1.1 200"),
+                "{}",
+                context()
+            );
             answered += answer.matches("HTTP/1.1 200").count();
             by_hyper += answer.matches("cannot be read").count();
         }

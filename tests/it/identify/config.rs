@@ -17,14 +17,27 @@ fn read(text: &str) -> (ConfigFile, Problems) {
 
 fn said(text: &str) -> String {
     let problems = read(text).1.into_vec();
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    problems
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A text with one mistake, or two that belong together, and what is said of it; `HASH` stands for a hash.
 const MISTAKES: [(&str, &str); 19] = [
-    ("crawlers: news", "c.yaml:1:11: error: `crawlers` is a list (`[a, b]`); found `news`"),
-    ("crawlers: [news]", "c.yaml:1:12: error: a crawler is a mapping (`key: value`); found `news`"),
-    ("crawlers: [{ sources: [10.0.0.1] }]", "c.yaml:1:12: error: `name` is missing"),
+    (
+        "crawlers: news",
+        "c.yaml:1:11: error: `crawlers` is a list (`[a, b]`); found `news`",
+    ),
+    (
+        "crawlers: [news]",
+        "c.yaml:1:12: error: a crawler is a mapping (`key: value`); found `news`",
+    ),
+    (
+        "crawlers: [{ sources: [10.0.0.1] }]",
+        "c.yaml:1:12: error: `name` is missing",
+    ),
     (
         "crawlers: [{ name: News Bot, sources: [10.0.0.1] }]",
         "c.yaml:1:20: error: a name is small letters, digits and hyphens, at most 64; found `News Bot`; \
@@ -78,7 +91,10 @@ const MISTAKES: [(&str, &str); 19] = [
         "anonymous: maybe",
         "c.yaml:1:12: error: not one of the words that are allowed here; found `maybe`; allowed: allow, deny",
     ),
-    ("anonymous: deny", "c.yaml:1:12: warning: nobody may ask: there are no `crawlers`"),
+    (
+        "anonymous: deny",
+        "c.yaml:1:12: warning: nobody may ask: there are no `crawlers`",
+    ),
     (
         "crawlers: [{ name: news, sources: [10.0.0.1] }]\nlisten: [{ addr: 127.0.0.1:1, crawler: new }]",
         "c.yaml:2:40: error: no crawler has this name; found `new`; allowed: news; did you mean `news`?",
@@ -109,31 +125,56 @@ fn mistakes() {
 fn no_secret_is_shown() {
     for (auth, message) in [
         ("{ user: u, password_hash: hunter2 }", "no password hash"),
-        ("{ user: u, password_hash: \"$argon2id$v=19$hunter2\" }", "malformed Argon2"),
-        ("{ user: u, password_hash: 'hunter2', users: x }", "unknown key"),
-        ("{ user: u, password: hunter2 }", "unknown key; found `password`"),
+        (
+            "{ user: u, password_hash: \"$argon2id$v=19$hunter2\" }",
+            "malformed Argon2",
+        ),
+        (
+            "{ user: u, password_hash: 'hunter2', users: x }",
+            "unknown key",
+        ),
+        (
+            "{ user: u, password: hunter2 }",
+            "unknown key; found `password`",
+        ),
         ("{ user: u, password_hash: [hunter2] }", "needed here"),
         ("{ user: u, password_hash: hunter2, : }", ""),
         ("{ user: u, \"password_hash\": hunter2 ", ""),
-        ("{ user: u, password_hash: \"hunter2${UNSET}\" }", "UNSET is not set"),
+        (
+            "{ user: u, password_hash: \"hunter2${UNSET}\" }",
+            "UNSET is not set",
+        ),
     ] {
         let (_, problems) = read(&format!("crawlers:\n- name: a\n  auth: {auth}\n"));
         let shown: Vec<String> = problems.into_vec().iter().map(|p| p.rendered()).collect();
         let shown = shown.join("\n");
-        assert!(shown.contains("error") && shown.contains(message), "{auth}: {shown}");
+        assert!(
+            shown.contains("error") && shown.contains(message),
+            "{auth}: {shown}"
+        );
         assert!(!shown.contains("hunter2"), "{auth}: {shown}");
     }
-    let (config, _) =
-        read(&format!("crawlers: [{{ name: a, auth: {{ user: u, password_hash: '{HASH}' }} }}]"));
+    let (config, _) = read(&format!(
+        "crawlers: [{{ name: a, auth: {{ user: u, password_hash: '{HASH}' }} }}]"
+    ));
     assert!(!format!("{config:?}").contains("$2y$"));
 }
 
 #[test]
 fn a_hash_may_be_pasted_or_come_from_a_variable() {
-    for hash in [HASH.to_owned(), "${HASH}".to_owned(), HASH.replace('$', "$$")] {
-        let text = format!("crawlers:\n  - {{ name: a, auth: {{ user: u, password_hash: \"{hash}\" }} }}\n");
+    for hash in [
+        HASH.to_owned(),
+        "${HASH}".to_owned(),
+        HASH.replace('$', "$$"),
+    ] {
+        let text = format!(
+            "crawlers:\n  - {{ name: a, auth: {{ user: u, password_hash: \"{hash}\" }} }}\n"
+        );
         assert_eq!(said(&text), "", "{hash}");
         let crawlers = read(&text).0.crawlers;
-        assert_eq!(crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"), Verdict::Right);
+        assert_eq!(
+            crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"),
+            Verdict::Right
+        );
     }
 }

@@ -33,7 +33,10 @@ fn hash(password: &str) -> PasswordHash {
 fn registration(name: &str, auth: Option<(&str, &str)>, sources: &[&str]) -> Registration {
     Registration {
         crawler: Crawler::new(&slug(name)),
-        auth: auth.map(|(user, password)| Auth { user: user.into(), password: hash(password) }),
+        auth: auth.map(|(user, password)| Auth {
+            user: user.into(),
+            password: hash(password),
+        }),
         sources: sources.iter().map(|net| net.parse().unwrap()).collect(),
     }
 }
@@ -58,22 +61,34 @@ impl Bench {
         let names: Vec<Crawler> = registrations.iter().map(|r| r.crawler.clone()).collect();
         let metrics = Metrics::new(&names, &[]).unwrap();
         let crawlers = Crawlers::new(registrations, anonymous, &metrics, clock).unwrap();
-        Self { crawlers: Arc::new(crawlers), hand }
+        Self {
+            crawlers: Arc::new(crawlers),
+            hand,
+        }
     }
 
     fn caller(&self, address: &str, listener: Option<&str>) -> Caller {
-        self.crawlers.caller(address.parse().unwrap(), listener.map(slug).as_ref())
+        self.crawlers
+            .caller(address.parse().unwrap(), listener.map(slug).as_ref())
     }
 
     /// Who sends these values of Proxy-Authorization, over a connection of its own.
-    async fn who(&self, address: &str, listener: Option<&str>, fields: &[&str]) -> Result<String, Stranger> {
+    async fn who(
+        &self,
+        address: &str,
+        listener: Option<&str>,
+        fields: &[&str],
+    ) -> Result<String, Stranger> {
         self.on(&self.caller(address, listener), fields).await
     }
 
     async fn on(&self, caller: &Caller, fields: &[&str]) -> Result<String, Stranger> {
         let mut headers = HeaderMap::new();
         for field in fields {
-            headers.append(PROXY_AUTHORIZATION, HeaderValue::from_bytes(field.as_bytes()).unwrap());
+            headers.append(
+                PROXY_AUTHORIZATION,
+                HeaderValue::from_bytes(field.as_bytes()).unwrap(),
+            );
         }
         let identity = self.crawlers.recognise(caller, &headers).await?;
         Ok(identity.crawler.to_string())
@@ -86,7 +101,10 @@ impl Bench {
 
 fn basic(user: &str, password: &str) -> String {
     use base64::Engine as _;
-    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))
+    format!(
+        "Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
+    )
 }
 
 #[tokio::test]
@@ -109,7 +127,11 @@ async fn credentials_come_before_the_listener_before_the_network_before_nothing(
         ("::1", None, &[], "anonymous"),
         ("::ffff:127.0.0.1", None, &[], "anonymous"),
     ] {
-        assert_eq!(bench.who(address, listener, fields).await.as_deref(), Ok(who), "{address} {listener:?}");
+        assert_eq!(
+            bench.who(address, listener, fields).await.as_deref(),
+            Ok(who),
+            "{address} {listener:?}"
+        );
     }
 }
 
@@ -118,10 +140,19 @@ async fn strangers_are_told_from_guests() {
     let (open, closed) = (Bench::new(Anonymous::Allow), Bench::new(Anonymous::Deny));
     // Anonymous clients of other machines would make an open relay.
     assert_eq!(open.who(FAR, None, &[]).await, Err(Stranger::Nameless));
-    assert_eq!(open.who("10.2.0.1", Some("lab"), &[]).await, Err(Stranger::Nameless));
+    assert_eq!(
+        open.who("10.2.0.1", Some("lab"), &[]).await,
+        Err(Stranger::Nameless)
+    );
     assert_eq!(closed.who(HOME, None, &[]).await, Err(Stranger::Nameless));
-    assert_eq!(closed.who(HOME, Some("lone"), &[]).await.as_deref(), Ok("lone"));
-    assert_eq!(closed.who("10.1.0.1", None, &[]).await.as_deref(), Ok("lab"));
+    assert_eq!(
+        closed.who(HOME, Some("lone"), &[]).await.as_deref(),
+        Ok("lone")
+    );
+    assert_eq!(
+        closed.who("10.1.0.1", None, &[]).await.as_deref(),
+        Ok("lab")
+    );
 }
 
 #[tokio::test]
@@ -129,13 +160,24 @@ async fn wrong_credentials_are_never_passed_over() {
     let bench = Bench::new(Anonymous::Allow);
     let wrong = Err(Stranger::Wrong);
     for (address, listener) in [(HOME, None), ("10.1.7.7", None), (HOME, Some("lone"))] {
-        for (user, password) in [("news", "s3cret"), ("nobody", "s3cret:with:colons"), ("other", "paß")] {
+        for (user, password) in [
+            ("news", "s3cret"),
+            ("nobody", "s3cret:with:colons"),
+            ("other", "paß"),
+        ] {
             let field = basic(user, password);
-            assert_eq!(bench.who(address, listener, &[&field]).await, wrong, "{address} {user}");
+            assert_eq!(
+                bench.who(address, listener, &[&field]).await,
+                wrong,
+                "{address} {user}"
+            );
         }
         for field in ["Basic", "Basic !", "Bearer token", "", "Basic bmV3cw=="] {
             let said = bench.who(address, listener, &[field]).await;
-            assert!(matches!(said, Err(Stranger::Unreadable(_))), "{field}: {said:?}");
+            assert!(
+                matches!(said, Err(Stranger::Unreadable(_))),
+                "{field}: {said:?}"
+            );
         }
         let twice = basic("news", "s3cret:with:colons");
         let said = bench.who(address, listener, &[&twice, &twice]).await;
@@ -147,16 +189,28 @@ async fn wrong_credentials_are_never_passed_over() {
 async fn letters_beyond_ascii_in_both_encodings() {
     let bench = Bench::new(Anonymous::Deny);
     for field in ["Basic asO8cmdlbjpwYcOf", "Basic avxyZ2VuOnBh3w=="] {
-        assert_eq!(bench.who(HOME, None, &[field]).await.as_deref(), Ok("umlaut"));
+        assert_eq!(
+            bench.who(HOME, None, &[field]).await.as_deref(),
+            Ok("umlaut")
+        );
     }
 }
 
 #[tokio::test]
 async fn credentials_mean_nothing_where_nobody_has_any() {
-    let bench = Bench::with(&[registration("lab", None, &["10.1.0.0/16"])], Anonymous::Allow);
+    let bench = Bench::with(
+        &[registration("lab", None, &["10.1.0.0/16"])],
+        Anonymous::Allow,
+    );
     let any = basic("any", "thing");
-    assert_eq!(bench.who(HOME, None, &[&any]).await.as_deref(), Ok("anonymous"));
-    assert_eq!(bench.who("10.1.0.1", None, &[&any]).await.as_deref(), Ok("lab"));
+    assert_eq!(
+        bench.who(HOME, None, &[&any]).await.as_deref(),
+        Ok("anonymous")
+    );
+    assert_eq!(
+        bench.who("10.1.0.1", None, &[&any]).await.as_deref(),
+        Ok("lab")
+    );
     assert_eq!(bench.who(FAR, None, &[&any]).await, Err(Stranger::Nameless));
 }
 
@@ -170,7 +224,10 @@ async fn a_kept_connection_may_change_its_crawler() {
         assert_eq!(bench.on(&caller, &[&news]).await.as_deref(), Ok("news"));
         assert_eq!(bench.on(&caller, &[&other]).await.as_deref(), Ok("other"));
         assert_eq!(bench.on(&caller, &[]).await.as_deref(), Ok("anonymous"));
-        assert_eq!(bench.on(&caller, &[&basic("other", "wrong")]).await, Err(Stranger::Wrong));
+        assert_eq!(
+            bench.on(&caller, &[&basic("other", "wrong")]).await,
+            Err(Stranger::Wrong)
+        );
     }
 }
 
@@ -179,25 +236,44 @@ async fn a_tunnel_belongs_to_who_opened_it() {
     let bench = Bench::new(Anonymous::Deny);
     let caller = bench.caller(FAR, None);
     let mut headers = HeaderMap::new();
-    headers.insert(PROXY_AUTHORIZATION, HeaderValue::from_str(&basic("other", "else")).unwrap());
+    headers.insert(
+        PROXY_AUTHORIZATION,
+        HeaderValue::from_str(&basic("other", "else")).unwrap(),
+    );
     let opener = bench.crawlers.recognise(&caller, &headers).await.unwrap();
     let inside = Caller::inside_tunnel(caller.address(), opener);
     assert_eq!(bench.on(&inside, &[]).await.as_deref(), Ok("other"));
-    assert_eq!(bench.on(&inside, &["Basic !"]).await.as_deref(), Ok("other"));
+    assert_eq!(
+        bench.on(&inside, &["Basic !"]).await.as_deref(),
+        Ok("other")
+    );
 }
 
 #[tokio::test]
 async fn ten_guesses_then_one_in_six_seconds() {
     let bench = Bench::new(Anonymous::Allow);
     for n in 0..10 {
-        assert_eq!(bench.guess(FAR, &format!("guess {n}")).await, Err(Stranger::Wrong), "{n}");
+        assert_eq!(
+            bench.guess(FAR, &format!("guess {n}")).await,
+            Err(Stranger::Wrong),
+            "{n}"
+        );
     }
     assert_eq!(bench.guess(FAR, "guess 10").await, Err(Stranger::Throttled));
     // Even the right one: who guesses must not learn it. From elsewhere it is taken.
-    assert_eq!(bench.guess(FAR, "s3cret:with:colons").await, Err(Stranger::Throttled));
-    assert_eq!(bench.guess(HOME, "s3cret:with:colons").await.as_deref(), Ok("news"));
+    assert_eq!(
+        bench.guess(FAR, "s3cret:with:colons").await,
+        Err(Stranger::Throttled)
+    );
+    assert_eq!(
+        bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
+        Ok("news")
+    );
     // Now it is known to be right, and costs no guess.
-    assert_eq!(bench.guess(FAR, "s3cret:with:colons").await.as_deref(), Ok("news"));
+    assert_eq!(
+        bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
+        Ok("news")
+    );
     bench.hand.advance(Duration::from_secs(6));
     assert_eq!(bench.guess(FAR, "guess 10").await, Err(Stranger::Wrong));
     assert_eq!(bench.guess(FAR, "guess 11").await, Err(Stranger::Throttled));
@@ -209,7 +285,10 @@ async fn a_stale_password_shuts_no_neighbour_out() {
     for _ in 0..100 {
         assert_eq!(bench.guess(FAR, "the old one").await, Err(Stranger::Wrong));
     }
-    assert_eq!(bench.guess(FAR, "s3cret:with:colons").await.as_deref(), Ok("news"));
+    assert_eq!(
+        bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
+        Ok("news")
+    );
 }
 
 /// Nine guesses leave one. A repeated guess is free for a minute, then it costs again.
@@ -226,7 +305,11 @@ async fn what_was_wrong_is_forgotten_after_a_minute() {
     bench.hand.advance(Duration::from_secs(1));
     // 60 s have worked all ten off: ten old guesses cost ten, and the next is one too many.
     for n in 0..10 {
-        assert_eq!(bench.guess(FAR, &format!("guess {n}")).await, Err(Stranger::Wrong), "{n}");
+        assert_eq!(
+            bench.guess(FAR, &format!("guess {n}")).await,
+            Err(Stranger::Wrong),
+            "{n}"
+        );
     }
     assert_eq!(bench.guess(FAR, "another").await, Err(Stranger::Throttled));
 }
@@ -235,14 +318,23 @@ async fn what_was_wrong_is_forgotten_after_a_minute() {
 #[tokio::test]
 async fn what_was_right_is_checked_again_after_ten_minutes() {
     let bench = Bench::new(Anonymous::Allow);
-    assert_eq!(bench.guess(HOME, "s3cret:with:colons").await.as_deref(), Ok("news"));
+    assert_eq!(
+        bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
+        Ok("news")
+    );
     bench.hand.advance(Duration::from_secs(599));
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
     }
-    assert_eq!(bench.guess(FAR, "s3cret:with:colons").await.as_deref(), Ok("news"));
+    assert_eq!(
+        bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
+        Ok("news")
+    );
     bench.hand.advance(Duration::from_secs(1));
-    assert_eq!(bench.guess(FAR, "s3cret:with:colons").await, Err(Stranger::Throttled));
+    assert_eq!(
+        bench.guess(FAR, "s3cret:with:colons").await,
+        Err(Stranger::Throttled)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -251,13 +343,20 @@ async fn equal_credentials_at_once_are_checked_once() {
     let guesses: Vec<_> = (0..400)
         .map(|n| {
             let crawlers = Arc::clone(&bench.crawlers);
-            let password = if n % 2 == 0 { "s3cret:with:colons" } else { "stale" };
+            let password = if n % 2 == 0 {
+                "s3cret:with:colons"
+            } else {
+                "stale"
+            };
             tokio::spawn(async move {
                 let caller = crawlers.caller(FAR.parse::<IpAddr>().unwrap(), None);
                 let mut headers = HeaderMap::new();
                 let field = HeaderValue::from_str(&basic("news", password)).unwrap();
                 headers.insert(PROXY_AUTHORIZATION, field);
-                crawlers.recognise(&caller, &headers).await.map(|who| who.crawler.to_string())
+                crawlers
+                    .recognise(&caller, &headers)
+                    .await
+                    .map(|who| who.crawler.to_string())
             })
         })
         .collect();
@@ -271,7 +370,11 @@ async fn equal_credentials_at_once_are_checked_once() {
     assert_eq!(right, 200);
     // One of the ten was wrong.
     for n in 0..9 {
-        assert_eq!(bench.guess(FAR, &format!("guess {n}")).await, Err(Stranger::Wrong), "{n}");
+        assert_eq!(
+            bench.guess(FAR, &format!("guess {n}")).await,
+            Err(Stranger::Wrong),
+            "{n}"
+        );
     }
     assert_eq!(bench.guess(FAR, "too many").await, Err(Stranger::Throttled));
 }
@@ -280,12 +383,24 @@ async fn equal_credentials_at_once_are_checked_once() {
 #[tokio::test]
 async fn what_waits_to_be_checked_is_bounded() {
     let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
-    let auth = Some(Auth { user: "news".into(), password: slow });
-    let bench = Bench::with(&[Registration { auth, ..registration("news", None, &[]) }], Anonymous::Deny);
+    let auth = Some(Auth {
+        user: "news".into(),
+        password: slow,
+    });
+    let bench = Bench::with(
+        &[Registration {
+            auth,
+            ..registration("news", None, &[])
+        }],
+        Anonymous::Deny,
+    );
     let guess = |n: usize| {
         let crawlers = Arc::clone(&bench.crawlers);
         tokio::spawn(async move {
-            let caller = crawlers.caller(IpAddr::from([203, 0, 113, u8::try_from(n % 200).unwrap()]), None);
+            let caller = crawlers.caller(
+                IpAddr::from([203, 0, 113, u8::try_from(n % 200).unwrap()]),
+                None,
+            );
             let mut headers = HeaderMap::new();
             let field = HeaderValue::from_str(&basic("news", &format!("guess {n}"))).unwrap();
             headers.insert(PROXY_AUTHORIZATION, field);
@@ -315,7 +430,11 @@ async fn nothing_shows_a_secret() {
     bench.on(&caller, &[&field]).await.unwrap();
     let secret = [&field["Basic ".len()..], "s3cret", "$2b$", "$2y$"];
     let registration = registration("news", Some(("news", "s3cret")), &[]);
-    for shown in [format!("{:?}", bench.crawlers), format!("{caller:#?}"), format!("{registration:?}")] {
+    for shown in [
+        format!("{:?}", bench.crawlers),
+        format!("{caller:#?}"),
+        format!("{registration:?}"),
+    ] {
         for secret in secret {
             assert!(!shown.contains(secret), "{secret} is in {shown}");
         }

@@ -31,7 +31,10 @@ struct Origin {
 impl Origin {
     fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let (address, heads) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let (address, heads) = (
+            listener.local_addr().unwrap(),
+            Arc::new(Mutex::new(Vec::new())),
+        );
         let kept = Arc::clone(&heads);
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
@@ -47,7 +50,9 @@ fn serve(socket: TcpStream, kept: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(socket);
     while let Some(head) = head(&mut reader) {
         kept.lock().unwrap().push(head.to_lowercase());
-        let _ = reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let _ = reader
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 }
 
@@ -89,8 +94,10 @@ impl World {
         );
         let gate = Gate::start(&config, POLICY);
         let said = gate.said();
-        let listeners: Vec<&str> =
-            said.lines().filter_map(|line| line.strip_prefix("proxy listening on ")).collect();
+        let listeners: Vec<&str> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("proxy listening on "))
+            .collect();
         let door = listeners[1].parse().unwrap();
         Self { gate, door, origin }
     }
@@ -110,8 +117,12 @@ impl World {
 
     fn metrics(&self) -> String {
         let mut socket = TcpStream::connect(self.gate.admin).unwrap();
-        write!(socket, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.gate.admin)
-            .unwrap();
+        write!(
+            socket,
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.gate.admin
+        )
+        .unwrap();
         let mut text = String::new();
         socket.read_to_string(&mut text).unwrap();
         text
@@ -122,9 +133,16 @@ impl World {
         let line = format!("{series} {value}");
         let began = Instant::now();
         while !self.metrics().lines().any(|l| l == line) {
-            let found: Vec<String> =
-                self.metrics().lines().filter(|l| l.starts_with(series)).map(Into::into).collect();
-            assert!(began.elapsed() < Duration::from_secs(5), "{line} is not among {found:?}");
+            let found: Vec<String> = self
+                .metrics()
+                .lines()
+                .filter(|l| l.starts_with(series))
+                .map(Into::into)
+                .collect();
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{line} is not among {found:?}"
+            );
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -136,11 +154,17 @@ impl World {
         let began = Instant::now();
         loop {
             let said = self.gate.said();
-            let has = |row: &&[&str]| said.lines().any(|line| row.iter().all(|word| line.contains(word)));
+            let has = |row: &&[&str]| {
+                said.lines()
+                    .any(|line| row.iter().all(|word| line.contains(word)))
+            };
             if rows.iter().all(has) {
                 return said;
             }
-            assert!(began.elapsed() < Duration::from_secs(5), "{rows:?} are not in {said}");
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{rows:?} are not in {said}"
+            );
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -167,7 +191,9 @@ impl Answer {
 impl Client {
     fn to(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         Self(BufReader::new(socket))
     }
 
@@ -178,11 +204,18 @@ impl Client {
     fn ask(&mut self, bytes: &str) -> Answer {
         self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
         let head = head(&mut self.0).expect("an answer");
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let length = length.filter(|_| !bytes.starts_with("HEAD")).map_or(0, |l| l.parse().unwrap());
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let length = length
+            .filter(|_| !bytes.starts_with("HEAD"))
+            .map_or(0, |l| l.parse().unwrap());
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).unwrap();
-        Answer { head, body: String::from_utf8(body).unwrap() }
+        Answer {
+            head,
+            body: String::from_utf8(body).unwrap(),
+        }
     }
 
     fn ends(mut self) -> bool {
@@ -192,7 +225,8 @@ impl Client {
 
 fn basic(user: &str, password: &str) -> String {
     use base64::Engine as _;
-    let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    let credentials =
+        base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
     format!("Proxy-Authorization: Basic {credentials}\r\n")
 }
 
@@ -201,7 +235,11 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
     let world = World::new("deny");
     let url = world.url("/a");
     let mut client = world.client();
-    for fields in [String::new(), basic("news", "hunter2"), "Proxy-Authorization: Bearer x\r\n".into()] {
+    for fields in [
+        String::new(),
+        basic("news", "hunter2"),
+        "Proxy-Authorization: Bearer x\r\n".into(),
+    ] {
         let answer = client.get(&url, &fields);
         assert_eq!(answer.status(), 407, "{fields}");
         for field in [
@@ -214,9 +252,17 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
         ] {
             assert!(answer.has(field), "{field} is not in {}", answer.head);
         }
-        assert!(answer.body.contains("\"stage\":\"identify\""), "{}", answer.body);
+        assert!(
+            answer.body.contains("\"stage\":\"identify\""),
+            "{}",
+            answer.body
+        );
         for secret in ["hunter2", "aHVudGVyMg", "news", "$2b$"] {
-            assert!(!answer.body.contains(secret), "{secret} is in {}", answer.body);
+            assert!(
+                !answer.body.contains(secret),
+                "{secret} is in {}",
+                answer.body
+            );
         }
     }
     // A small body is read, so that the connection is kept.
@@ -232,18 +278,32 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
 #[test]
 fn a_refused_connect_closes() {
     let world = World::new("deny");
-    let connect = |fields: &str| format!("CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n{fields}\r\n");
+    let connect =
+        |fields: &str| format!("CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n{fields}\r\n");
     for fields in [String::new(), basic("news", "wrong")] {
         let mut client = world.client();
         let answer = client.ask(&connect(&fields));
         assert_eq!(answer.status(), 407);
-        assert!(answer.has(CHALLENGE) && answer.has("connection: close"), "{}", answer.head);
+        assert!(
+            answer.has(CHALLENGE) && answer.has("connection: close"),
+            "{}",
+            answer.head
+        );
         assert!(client.ends());
     }
     // CONNECT of old clients, with no Host field.
-    let old = format!("CONNECT h.test:443 HTTP/1.0\r\n{}\r\n", basic("news", "wrong"));
+    let old = format!(
+        "CONNECT h.test:443 HTTP/1.0\r\n{}\r\n",
+        basic("news", "wrong")
+    );
     assert_eq!(world.client().ask(&old).status(), 407);
-    assert_ne!(world.client().ask(&connect(&basic("news", "s3cret"))).status(), 407);
+    assert_ne!(
+        world
+            .client()
+            .ask(&connect(&basic("news", "s3cret")))
+            .status(),
+        407
+    );
 }
 
 #[test]
@@ -272,8 +332,18 @@ fn a_listener_names_its_crawler_and_credentials_name_another() {
     let world = World::new("deny");
     let url = world.url("/private");
     assert_eq!(Client::to(world.door).get(&url, "").status(), 200);
-    assert_eq!(Client::to(world.door).get(&url, &basic("news", "s3cret")).status(), 410);
-    assert_eq!(Client::to(world.door).get(&url, &basic("news", "wrong")).status(), 407);
+    assert_eq!(
+        Client::to(world.door)
+            .get(&url, &basic("news", "s3cret"))
+            .status(),
+        410
+    );
+    assert_eq!(
+        Client::to(world.door)
+            .get(&url, &basic("news", "wrong"))
+            .status(),
+        407
+    );
     world.counted(
         "crawlgate_requests_total{code=\"200\",crawler=\"door\",method=\"GET\",source=\"origin\"}",
         "1",
@@ -288,7 +358,10 @@ fn a_depth_counts_from_those_who_may_give_one() {
         (format!("{deep}Crawl-Depth: 3\r\n"), 451),
         (format!("{deep}Crawl-Depth: 2\r\n"), 200),
         (format!("{deep}Crawl-Depth: deep\r\n"), 200),
-        (format!("{}Crawl-Depth: 3\r\n", basic("news", "s3cret")), 200),
+        (
+            format!("{}Crawl-Depth: 3\r\n", basic("news", "s3cret")),
+            200,
+        ),
         ("Crawl-Depth: 3\r\n".to_owned(), 200),
     ] {
         assert_eq!(world.get("/a", &fields), status, "{fields}");
@@ -296,7 +369,10 @@ fn a_depth_counts_from_those_who_may_give_one() {
     let heads = world.origin.heads.lock().unwrap();
     assert_eq!(heads.len(), 4);
     for head in heads.iter() {
-        assert!(!head.contains("crawl-") && !head.contains("proxy-authorization"), "{head}");
+        assert!(
+            !head.contains("crawl-") && !head.contains("proxy-authorization"),
+            "{head}"
+        );
     }
 }
 
@@ -308,7 +384,8 @@ fn metrics_and_the_log_know_the_crawler() {
             "crawlgate_decisions_total{{crawler=\"{crawler}\",reason=\"{reason}\",stage=\"{stage}\",verdict=\"{verdict}\"}}"
         )
     };
-    let repeats = |crawler: &str| format!("crawlgate_repeat_rejections_total{{crawler=\"{crawler}\"}}");
+    let repeats =
+        |crawler: &str| format!("crawlgate_repeat_rejections_total{{crawler=\"{crawler}\"}}");
     // Configured names stand there from the start.
     for crawler in ["anonymous", "news", "shop", "deep", "door"] {
         world.counted(&decisions(crawler, "reject", "rule", "request"), "0");
@@ -324,12 +401,19 @@ fn metrics_and_the_log_know_the_crawler() {
     world.counted(&repeats("news"), "1");
     world.counted(&repeats("shop"), "0");
     assert_eq!(world.get("/a", &basic("nobody", "s3cret")), 407);
-    world.counted(&decisions("anonymous", "reject", "unauthorized", "identify"), "1");
+    world.counted(
+        &decisions("anonymous", "reject", "unauthorized", "identify"),
+        "1",
+    );
     let said = world.logged(&[
         &["\"crawler\":\"shop\"", "\"rule\":\"nobody\""],
         &["\"crawler\":\"anonymous\"", "\"reason\":\"unauthorized\""],
     ]);
-    for secret in ["s3cret", "$2b$", &news["Proxy-Authorization: Basic ".len()..news.len() - 2]] {
+    for secret in [
+        "s3cret",
+        "$2b$",
+        &news["Proxy-Authorization: Basic ".len()..news.len() - 2],
+    ] {
         assert!(!said.contains(secret), "{said}");
     }
 }
@@ -341,7 +425,11 @@ fn an_open_relay_does_not_start() {
     let auth = format!("auth: {{ user: a, password_hash: '{hash}' }}");
     for (listen, rest, refused) in [
         ("0.0.0.0:0", String::new(), "`anonymous: deny`"),
-        ("'[::]:0'", format!("crawlers: [{{ name: a, {auth} }}]"), "open relay"),
+        (
+            "'[::]:0'",
+            format!("crawlers: [{{ name: a, {auth} }}]"),
+            "open relay",
+        ),
         (
             "[{ addr: 0.0.0.0:0, crawler: a }]",
             format!("anonymous: deny\ncrawlers: [{{ name: a, {auth} }}]"),
@@ -353,7 +441,10 @@ fn an_open_relay_does_not_start() {
             "anybody who reaches it would be a",
         ),
     ] {
-        folder.write("c.yaml", format!("listen: {listen}\nadmin: {{ listen: 127.0.0.1:0 }}\n{rest}\n"));
+        folder.write(
+            "c.yaml",
+            format!("listen: {listen}\nadmin: {{ listen: 127.0.0.1:0 }}\n{rest}\n"),
+        );
         let said = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
         assert_eq!(said.code, 2, "{listen} {rest}: {}", said.err);
         assert!(said.err.contains(refused), "{listen} {rest}: {}", said.err);
@@ -365,7 +456,9 @@ fn an_open_relay_does_not_start() {
 fn a_listener_off_loopback_that_says_who_may_starts() {
     let hash = bcrypt::hash("s3cret", 4).unwrap();
     for rest in [
-        format!("anonymous: deny\ncrawlers: [{{ name: a, auth: {{ user: a, password_hash: '{hash}' }} }}]"),
+        format!(
+            "anonymous: deny\ncrawlers: [{{ name: a, auth: {{ user: a, password_hash: '{hash}' }} }}]"
+        ),
         "crawlers: [{ name: a, sources: [192.0.2.0/24] }]".to_owned(),
     ] {
         let config = format!("listen: 0.0.0.0:0\nadmin: {{ listen: 127.0.0.1:0 }}\n{rest}\n");
@@ -386,10 +479,18 @@ fn a_password_in_a_hash_out() {
     folder.write("policy.yaml", POLICY);
     let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    for (input, mistake) in [("", "no password"), ("\n", "no password"), ("a\tb\n", "control")] {
+    for (input, mistake) in [
+        ("", "no password"),
+        ("\n", "no password"),
+        ("a\tb\n", "control"),
+    ] {
         let said = crawlgate(folder.path(), &["password"], input);
         assert_eq!(said.code, 2, "{input:?}");
-        assert!(said.err.contains(mistake) && said.out.is_empty(), "{}", said.err);
+        assert!(
+            said.err.contains(mistake) && said.out.is_empty(),
+            "{}",
+            said.err
+        );
     }
 }
 
@@ -397,30 +498,58 @@ fn a_password_in_a_hash_out() {
 #[test]
 fn unknown_names_are_told_where_a_configuration_is_read() {
     let folder = Folder::new();
-    folder.write("config/policy.yaml", POLICY.replace("crawler: news", "crawler: [newz, anonymous]"));
+    folder.write(
+        "config/policy.yaml",
+        POLICY.replace("crawler: news", "crawler: [newz, anonymous]"),
+    );
     folder.write(
         "config/crawlgate.yaml",
         "crawlers: [{ name: news, sources: [10.1.0.0/16], profile: nutch }]\n",
     );
     let run = |arguments: &[&str]| crawlgate(folder.path(), arguments, "");
-    let warning = "policy.yaml:6:45: warning: the configuration knows no crawler of this name; found `newz`";
+    let warning =
+        "policy.yaml:6:45: warning: the configuration knows no crawler of this name; found `newz`";
     let help = "known: news, anonymous";
-    for arguments in [&["check"][..], &["check", "config/policy.yaml", "config/crawlgate.yaml"]] {
+    for arguments in [
+        &["check"][..],
+        &["check", "config/policy.yaml", "config/crawlgate.yaml"],
+    ] {
         let said = run(arguments);
-        let told = [warning, help, "did you mean `news`?"].iter().all(|text| said.err.contains(text));
+        let told = [warning, help, "did you mean `news`?"]
+            .iter()
+            .all(|text| said.err.contains(text));
         assert!(said.code == 0 && told, "{arguments:?}: {}", said.err);
     }
-    assert!(!run(&["check", "config/policy.yaml"]).err.contains("knows no crawler"));
+    assert!(
+        !run(&["check", "config/policy.yaml"])
+            .err
+            .contains("knows no crawler")
+    );
 
-    let explain = ["explain", "http://h.test/never", "--format", "json", "--crawler"];
+    let explain = [
+        "explain",
+        "http://h.test/never",
+        "--format",
+        "json",
+        "--crawler",
+    ];
     let status = |more: &[&str]| {
         let said = run(&[&explain, more].concat());
         let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         (json["decision"]["status"].as_u64().unwrap(), said.err)
     };
     assert_eq!(status(&["news"]), (410, String::new()));
-    assert_eq!(status(&["news", "--profile", "generic"]), (451, String::new()));
+    assert_eq!(
+        status(&["news", "--profile", "generic"]),
+        (451, String::new())
+    );
     let (code, said) = status(&["newz"]);
-    assert!(code == 451 && said.contains("warning: the configuration knows no crawler newz"), "{said}");
-    assert_eq!(status(&["newz", "--policy", "config/policy.yaml"]), (451, String::new()));
+    assert!(
+        code == 451 && said.contains("warning: the configuration knows no crawler newz"),
+        "{said}"
+    );
+    assert_eq!(
+        status(&["newz", "--policy", "config/policy.yaml"]),
+        (451, String::new())
+    );
 }

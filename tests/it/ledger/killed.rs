@@ -24,7 +24,14 @@ const FIRST: &str = "CRAWLGATE_TEST_FIRST";
 
 fn open(folder: &Path) -> Ledger {
     // So small that the tables are written all the time.
-    Ledger::open(folder, LedgerSettings { cache: 64 << 10, ..LedgerSettings::default() }).unwrap()
+    Ledger::open(
+        folder,
+        LedgerSettings {
+            cache: 64 << 10,
+            ..LedgerSettings::default()
+        },
+    )
+    .unwrap()
 }
 
 fn url(n: u64) -> String {
@@ -40,10 +47,14 @@ fn fails(n: u64) -> bool {
 #[test]
 #[ignore = "runs only as the process that is killed"]
 fn writes_until_it_is_killed() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
     let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
     let ledger = open(Path::new(&folder));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     for batch in 0.. {
         for n in first + batch * BATCH..first + (batch + 1) * BATCH {
             ledger.note(answered("news", &url(n), if fails(n) { 404 } else { 200 }));
@@ -58,16 +69,25 @@ fn writes_until_it_is_killed() {
 /// Writes for a while from this number on, and is killed; what it was told is kept, up to this number.
 fn killed(folder: &Path, first: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["ledger::killed::writes_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
+        .args([
+            "ledger::killed::writes_until_it_is_killed",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FOLDER, folder)
         .env(FIRST, first.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let said = |line: std::io::Result<String>| line.unwrap().strip_prefix("kept ")?.parse::<u64>().ok();
+    let said =
+        |line: std::io::Result<String>| line.unwrap().strip_prefix("kept ")?.parse::<u64>().ok();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let enough = lines.by_ref().filter_map(said).find(|kept| *kept >= first + WRITES);
+    let enough = lines
+        .by_ref()
+        .filter_map(said)
+        .find(|kept| *kept >= first + WRITES);
     assert!(enough.is_some(), "it ended by itself");
     // Anywhere in a commit.
     sleep(Duration::from_micros(fastrand::u64(..20_000)));
@@ -86,7 +106,8 @@ fn what_was_committed_survives_kill_9() {
         let ledger = open(folder.path());
         for n in first..upto {
             let record = ledger.look_up(Key::of_url("news", &url(n)));
-            let record = record.unwrap_or_else(|| panic!("round {round}: {n} of {upto} is missing"));
+            let record =
+                record.unwrap_or_else(|| panic!("round {round}: {n} of {upto} is missing"));
             assert_eq!(
                 (&*record.url, record.origin_status),
                 (&*url(n), Some(if fails(n) { 404 } else { 200 }))
@@ -97,15 +118,31 @@ fn what_was_committed_survives_kill_9() {
         first = upto + 1_000_000;
     }
     let ledger = open(folder.path());
-    assert!(kept.iter().all(|n| ledger.look_up(Key::of_url("news", &url(*n))).is_some()));
+    assert!(
+        kept.iter()
+            .all(|n| ledger.look_up(Key::of_url("news", &url(*n))).is_some())
+    );
     let records = ledger.records(None, usize::MAX).unwrap();
     let counted: u64 = ledger.stats().urls.values().sum();
-    assert_eq!((records.len() as u64, records.len() >= kept.len()), (counted, true));
+    assert_eq!(
+        (records.len() as u64, records.len() >= kept.len()),
+        (counted, true)
+    );
     let events = ledger.events(Cursor(0), usize::MAX).unwrap();
     let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
     assert_eq!(told.len(), events.len(), "something was told of twice");
     for (_, record) in &records {
-        assert_eq!(told.contains(&*record.url), record.origin_status == Some(404), "{}", record.url);
+        assert_eq!(
+            told.contains(&*record.url),
+            record.origin_status == Some(404),
+            "{}",
+            record.url
+        );
     }
-    assert!(events.iter().zip(1..).all(|((cursor, _), number)| *cursor == Cursor(number)));
+    assert!(
+        events
+            .iter()
+            .zip(1..)
+            .all(|((cursor, _), number)| *cursor == Cursor(number))
+    );
 }

@@ -23,7 +23,11 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn policy(spaces: &str) -> Arc<Policy> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nspaces:\n{spaces}");
-    Arc::new(load(&MemoryFiles::new().with("p.yaml", text), "p.yaml").unwrap().policy)
+    Arc::new(
+        load(&MemoryFiles::new().with("p.yaml", text), "p.yaml")
+            .unwrap()
+            .policy,
+    )
 }
 
 /// `news` keeps a.test, another crawler gets b.test, and nobody c.test.
@@ -51,8 +55,12 @@ fn crawled(ledger: &Ledger) {
 
 fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
     let events = ledger.events(Cursor(0), usize::MAX).unwrap();
-    let of = events.iter().filter(|(_, event)| event.kind == kind && event.url.contains(area));
-    of.map(|(_, event)| &event.url).collect::<std::collections::BTreeSet<_>>().len()
+    let of = events
+        .iter()
+        .filter(|(_, event)| event.kind == kind && event.url.contains(area));
+    of.map(|(_, event)| &event.url)
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
 }
 
 fn counts(progress: &Progress) -> (u64, u64, u64) {
@@ -61,7 +69,11 @@ fn counts(progress: &Progress) -> (u64, u64, u64) {
 
 /// Time stands still but for the sweep's own pauses.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
 }
 
 fn third() -> u64 {
@@ -71,12 +83,17 @@ fn third() -> u64 {
 #[test]
 fn a_dry_run_counts_and_lists_and_changes_nothing() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         crawled(&ledger);
         let sweeper = Sweeper::new(1_000_000, Clock::system());
         sweeper.sweep(&ledger, &split(), How::DryRun).await;
         let progress = sweeper.progress().unwrap();
-        assert_eq!((progress.state, progress.looked_at, progress.total), (State::Done, 301, 301));
+        assert_eq!(
+            (progress.state, progress.looked_at, progress.total),
+            (State::Done, 301, 301)
+        );
         assert_eq!(counts(&progress), (third() + 1, third(), third()));
         let gap = Gap {
             crawler: "news".into(),
@@ -84,17 +101,30 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
             rule: Some("not-a".into()),
             code: 760,
         };
-        assert!(progress.gaps.contains(&gap) && progress.gaps.len() == 201, "{:?}", progress.gaps);
+        assert!(
+            progress.gaps.contains(&gap) && progress.gaps.len() == 201,
+            "{:?}",
+            progress.gaps
+        );
         ledger.committed().await;
         assert_eq!(ledger.events(Cursor(0), 10).unwrap().len(), 1);
-        assert!(ledger.look_up(Key::of_url("news", "http://c.test/2")).unwrap().code.is_none());
+        assert!(
+            ledger
+                .look_up(Key::of_url("news", "http://c.test/2"))
+                .unwrap()
+                .code
+                .is_none()
+        );
     });
 }
 
 #[test]
 fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     let folder = Folder::new();
-    let settings = LedgerSettings { cache: 64 << 10, ..LedgerSettings::default() };
+    let settings = LedgerSettings {
+        cache: 64 << 10,
+        ..LedgerSettings::default()
+    };
     let open = || Ledger::open(folder.path(), settings).unwrap();
     let policy = split();
     let ledger = open();
@@ -109,7 +139,10 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
         let broken_off = ledger.take().unwrap();
         runtime().block_on(async {
             let watch = async {
-                while sweeper.progress().is_none_or(|progress| progress.looked_at < stop_at) {
+                while sweeper
+                    .progress()
+                    .is_none_or(|progress| progress.looked_at < stop_at)
+                {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
@@ -130,13 +163,23 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
         ledger.committed().await;
     });
     let progress = sweeper.progress().unwrap();
-    assert_eq!((progress.state, counts(&progress)), (State::Done, (third() + 1, third(), third())));
+    assert_eq!(
+        (progress.state, counts(&progress)),
+        (State::Done, (third() + 1, third(), third()))
+    );
     assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
     assert_eq!(told(&ledger, EventKind::Moved, "/b."), URLS / 3);
     // And the error from before.
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
+    assert_eq!(
+        ledger.events(Cursor(0), usize::MAX).unwrap().len(),
+        2 * URLS / 3 + 1
+    );
     let code = |url: &str| ledger.look_up(Key::of_url("news", url)).unwrap().code;
-    let codes = [code("http://a.test/0"), code("http://b.test/1"), code("http://c.test/2")];
+    let codes = [
+        code("http://a.test/0"),
+        code("http://b.test/1"),
+        code("http://c.test/2"),
+    ];
     assert_eq!(codes, [None, Some(761), Some(760)]);
 
     // Done is done, also after a restart; asked for again, nothing is told twice.
@@ -146,25 +189,38 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     runtime().block_on(async {
         again.go_on(&ledger, &policy).await;
         assert_eq!(again.progress().unwrap().state, State::Done);
-        Sweeper::new(1_000_000, Clock::system()).sweep(&ledger, &policy, How::ForGood).await;
+        Sweeper::new(1_000_000, Clock::system())
+            .sweep(&ledger, &policy, How::ForGood)
+            .await;
         ledger.committed().await;
     });
-    assert_eq!(ledger.events(Cursor(0), usize::MAX).unwrap().len(), 2 * URLS / 3 + 1);
+    assert_eq!(
+        ledger.events(Cursor(0), usize::MAX).unwrap().len(),
+        2 * URLS / 3 + 1
+    );
 }
 
 #[test]
 fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         crawled(&ledger);
         let (sweeper, policy) = (Sweeper::new(1_000_000, Clock::system()), split());
         sweeper.sweep(&ledger, &policy, How::ForGood).await;
         let swept = sweeper.progress().unwrap();
-        assert_eq!((counts(&swept), swept.unchanged), ((third() + 1, third(), third()), 0));
+        assert_eq!(
+            (counts(&swept), swept.unchanged),
+            ((third() + 1, third(), third()), 0)
+        );
         ledger.note(answered("news", "http://c.test/new", 200));
         sweeper.sweep(&ledger, &policy, How::DryRun).await;
         let dry = sweeper.progress().unwrap();
-        assert_eq!((counts(&dry), dry.unchanged), ((1, 0, third()), 2 * third() + 1));
+        assert_eq!(
+            (counts(&dry), dry.unchanged),
+            ((1, 0, third()), 2 * third() + 1)
+        );
         let gaps: Vec<&str> = dry.gaps.iter().map(|gap| &*gap.url).collect();
         assert_eq!((gaps, dry.looked_at), (vec!["http://c.test/new"], 302));
     });
@@ -173,13 +229,17 @@ fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
 #[test]
 fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         crawled(&ledger);
-        let open = policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
+        let open =
+            policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
         let in_force = Arc::new(InForce::new(Snapshot::new(open, ())));
         let sweeper = Sweeper::new(10, Clock::system());
         let task = {
-            let (sweeper, in_force, ledger) = (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            let (sweeper, in_force, ledger) =
+                (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
         let until = async |done: &dyn Fn(&Progress) -> bool| {
@@ -188,19 +248,34 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
-            tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
+            tokio::time::timeout(LONG, waited)
+                .await
+                .expect("the sweep comes to that");
         };
         until(&|progress| progress.looked_at > 20).await;
-        assert!(sweeper.order(How::DryRun, "7", 9).is_err(), "one is under way");
+        assert!(
+            sweeper.order(How::DryRun, "7", 9).is_err(),
+            "one is under way"
+        );
         let split = split();
         in_force.replace(Snapshot::new(Arc::clone(&split), ()));
-        until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done).await;
-        assert_eq!(counts(&sweeper.progress().unwrap()), (third() + 1, third(), third()));
+        until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done)
+            .await;
+        assert_eq!(
+            counts(&sweeper.progress().unwrap()),
+            (third() + 1, third(), third())
+        );
         sweeper.order(How::DryRun, "7", 9).unwrap();
         // What was asked for, and not the one before, before it has begun and while it runs.
         let asked = sweeper.progress().unwrap();
-        assert_eq!((asked.state, asked.how, asked.looked_at), (State::Running, How::DryRun, 0));
-        assert!(sweeper.order(How::ForGood, "7", 9).is_err(), "one is asked for");
+        assert_eq!(
+            (asked.state, asked.how, asked.looked_at),
+            (State::Running, How::DryRun, 0)
+        );
+        assert!(
+            sweeper.order(How::ForGood, "7", 9).is_err(),
+            "one is asked for"
+        );
         until(&|progress| progress.how == How::DryRun && progress.state == State::Done).await;
         ledger.committed().await;
         assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
@@ -215,13 +290,16 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
 #[test]
 fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         crawled(&ledger);
         let (split, plain) = (split(), Arc::new(builtin().unwrap().policy));
         let in_force = Arc::new(InForce::new(Snapshot::new(Arc::clone(&split), ())));
         let sweeper = Sweeper::new(10, Clock::system());
         let task = {
-            let (sweeper, in_force, ledger) = (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            let (sweeper, in_force, ledger) =
+                (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
         let until = async |done: &dyn Fn(Option<Progress>) -> bool| {
@@ -230,7 +308,9 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
-            tokio::time::timeout(LONG, waited).await.expect("the sweep comes to that");
+            tokio::time::timeout(LONG, waited)
+                .await
+                .expect("the sweep comes to that");
         };
         until(&|progress| progress.is_some_and(|progress| progress.looked_at > 20)).await;
         // Without spaces nothing is swept, and what was under way is over: it may be asked for.
@@ -244,7 +324,12 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         in_force.replace(Snapshot::new(split, ()));
         let later = Key::of_url("news", "http://c.test/later");
-        until(&|_| ledger.look_up(later).is_some_and(|record| record.code == Some(760))).await;
+        until(&|_| {
+            ledger
+                .look_up(later)
+                .is_some_and(|record| record.code == Some(760))
+        })
+        .await;
         task.abort();
     });
 }
@@ -253,13 +338,18 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
 #[test]
 fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance { temporary_errors: 5 });
+        let ledger = Ledger::in_memory(Tolerance {
+            temporary_errors: 5,
+        });
         crawled(&ledger);
         ledger.close();
         let sweeper = Sweeper::new(1_000_000, Clock::system());
         let policy = split();
         let swept = tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, How::DryRun)).await;
         let progress = sweeper.progress().unwrap();
-        assert!(swept.is_err() && progress.state == State::Running, "{progress:?}");
+        assert!(
+            swept.is_err() && progress.state == State::Running,
+            "{progress:?}"
+        );
     });
 }

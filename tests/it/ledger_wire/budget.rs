@@ -17,7 +17,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 #[track_caller]
 fn is_used_up(answer: &Answer, told: &str) {
-    let said = (answer.status(), answer.value("crawl-status"), answer.value("crawl-reason"));
+    let said = (
+        answer.status(),
+        answer.value("crawl-status"),
+        answer.value("crawl-reason"),
+    );
     assert_eq!(said, (451, "REJECTED_BUDGET", "budget"), "{}", answer.0);
     assert!(answer.body().contains(told), "{}", answer.0);
 }
@@ -25,7 +29,10 @@ fn is_used_up(answer: &Answer, told: &str) {
 #[test]
 fn a_known_url_passes_where_a_new_one_is_refused() {
     let told = "today's new URLs of this crawler are used up";
-    let bench = Bench::new(&policy("  budget: { new_urls: 2, per: crawler }", ""), |_| None);
+    let bench = Bench::new(
+        &policy("  budget: { new_urls: 2, per: crawler }", ""),
+        |_| None,
+    );
     bench.get("/1");
     bench.get("/2");
     for _ in 0..2 {
@@ -36,7 +43,13 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
     assert!(bench.record("news", "/3").is_none());
     // What one crawler knows is new to another, which has a budget of its own.
     for (path, status) in [("/2", 200), ("/3", 200), ("/1", 451)] {
-        assert_eq!(bench.ask_as("shop", &bench.url("a.test", path), "").status(), status, "{path}");
+        assert_eq!(
+            bench
+                .ask_as("shop", &bench.url("a.test", path), "")
+                .status(),
+            status,
+            "{path}"
+        );
     }
     bench.hand.advance(DAY);
     bench.get("/3");
@@ -47,20 +60,35 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
 #[test]
 fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
     let (origin, folder, (clock, hand)) = (Origin::plain(), Folder::new(), Clock::manual());
-    folder.write("policy.yaml", policy("  budget: { new_urls: 1, urls: 3, per: host }", ""));
+    folder.write(
+        "policy.yaml",
+        policy("  budget: { new_urls: 1, urls: 3, per: host }", ""),
+    );
     let config = CONFIG.replace("log.json", "none") + "store: { path: store }\n";
     let settings = settings(folder.write("crawlgate.yaml", config));
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let start = || {
-        let compiled = accept(&settings.policy.origin).unwrap_or_else(|problems| panic!("{problems:?}"));
-        let started = async { Server::start_with(&settings, compiled.policy.into(), clock.clone(), None) };
+        let compiled =
+            accept(&settings.policy.origin).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let started =
+            async { Server::start_with(&settings, compiled.policy.into(), clock.clone(), None) };
         runtime.block_on(started).unwrap()
     };
     let get = |server: &Server, path: &str| {
-        ask(server.proxy[0], &format!("http://a.test:{}{path}", origin.port), "")
+        ask(
+            server.proxy[0],
+            &format!("http://a.test:{}{path}", origin.port),
+            "",
+        )
     };
-    let (new, all) =
-        ("today's new URLs of this host are used up", "today's requests for this host are used up");
+    let (new, all) = (
+        "today's new URLs of this host are used up",
+        "today's requests for this host are used up",
+    );
 
     let server = start();
     assert_eq!(get(&server, "/1").status(), 200);

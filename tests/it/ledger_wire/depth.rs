@@ -14,9 +14,11 @@ fn links_are_counted_from_a_start() {
     let bench = Bench::new(&policy("  max_depth: 2", rules), |_| None);
     bench.get("/");
     assert_eq!(bench.record("news", "/").unwrap().depth, Some(0));
-    for (path, from, status, depth) in
-        [("/1", "/", 200, Some(1)), ("/2", "/1", 200, Some(2)), ("/3", "/2", 451, None)]
-    {
+    for (path, from, status, depth) in [
+        ("/1", "/", 200, Some(1)),
+        ("/2", "/1", 200, Some(2)),
+        ("/3", "/2", 451, None),
+    ] {
         let answer = bench.ask(path, &referer(&bench, from));
         assert_eq!(answer.status(), status, "{path}: {}", answer.0);
         if status == 451 {
@@ -24,12 +26,23 @@ fn links_are_counted_from_a_start() {
             assert_eq!(answer.value("crawl-reason"), "too_deep");
         } else {
             bench.until_known("news", path);
-            assert_eq!(answer.value("crawl-source"), if depth == Some(2) { "second" } else { "" }, "{path}");
+            assert_eq!(
+                answer.value("crawl-source"),
+                if depth == Some(2) { "second" } else { "" },
+                "{path}"
+            );
         }
-        assert_eq!(bench.record("news", path).and_then(|record| record.depth), depth, "{path}");
+        assert_eq!(
+            bench.record("news", path).and_then(|record| record.depth),
+            depth,
+            "{path}"
+        );
     }
     // A shorter way to it.
-    assert_eq!(bench.ask("/2", &referer(&bench, "/")).value("crawl-source"), "");
+    assert_eq!(
+        bench.ask("/2", &referer(&bench, "/")).value("crawl-source"),
+        ""
+    );
     bench.until_record("/2", "is less deep", |record| record.depth == Some(1));
     assert_eq!(bench.ask("/3", &referer(&bench, "/2")).status(), 200);
     bench.until_record("/3", "is known", |record| record.depth == Some(2));
@@ -44,11 +57,20 @@ fn links_are_counted_from_a_start() {
 fn an_unknown_depth_matches_no_rule() {
     let rules = "rules:\n  - { id: any, forbid: { depth: { min: 0 } } }";
     let bench = Bench::new(&policy("  max_depth: 0", rules), |_| None);
-    for fields in ["", "Referer: http://elsewhere.test/\r\n", "Referer: nonsense\r\n", "Crawl-Depth: 7\r\n"] {
+    for fields in [
+        "",
+        "Referer: http://elsewhere.test/\r\n",
+        "Referer: nonsense\r\n",
+        "Crawl-Depth: 7\r\n",
+    ] {
         assert_eq!(bench.ask("/p", fields).status(), 200, "{fields}");
     }
     bench.until_known("news", "/p");
-    assert_eq!(bench.ask("/p", "").status(), 200, "what is known as a start is no depth of its own");
+    assert_eq!(
+        bench.ask("/p", "").status(),
+        200,
+        "what is known as a start is no depth of its own"
+    );
     assert_eq!(bench.ask("/q", &referer(&bench, "/p")).status(), 451);
 }
 
@@ -58,10 +80,23 @@ fn a_crawler_that_may_says_its_depth() {
     let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
     assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status(), 200);
     assert_eq!(bench.until_known("shop", "/p").depth, Some(3));
-    assert_eq!(ask("/q", "Crawl-Depth: 4\r\n").value("crawl-reason"), "too_deep");
-    assert_eq!(ask("/q", &referer(&bench, "/p")).value("crawl-reason"), "too_deep");
+    assert_eq!(
+        ask("/q", "Crawl-Depth: 4\r\n").value("crawl-reason"),
+        "too_deep"
+    );
+    assert_eq!(
+        ask("/q", &referer(&bench, "/p")).value("crawl-reason"),
+        "too_deep"
+    );
     // What it says counts before where it comes from; what is remembered counts if it is less.
-    assert_eq!(ask("/q", &format!("Crawl-Depth: 1\r\n{}", referer(&bench, "/p"))).status(), 200);
+    assert_eq!(
+        ask(
+            "/q",
+            &format!("Crawl-Depth: 1\r\n{}", referer(&bench, "/p"))
+        )
+        .status(),
+        200
+    );
     bench.until_known("shop", "/q");
     assert_eq!(ask("/q", "Crawl-Depth: 9\r\n").status(), 200);
 }
@@ -78,7 +113,12 @@ fn a_redirection_to_a_url_that_is_rewritten_has_a_depth() {
     bench.until_known("news", "/old");
     assert_eq!(bench.ask("/new?sid=1", "").status(), 200);
     assert_eq!(bench.until_known("news", "/new").depth, Some(1));
-    assert_eq!(bench.ask("/deeper", &referer(&bench, "/new")).value("crawl-reason"), "too_deep");
+    assert_eq!(
+        bench
+            .ask("/deeper", &referer(&bench, "/new"))
+            .value("crawl-reason"),
+        "too_deep"
+    );
 }
 
 #[test]
@@ -93,6 +133,14 @@ fn a_redirection_is_no_link() {
     // Some crawlers name what redirected them as the Referer.
     assert_eq!(bench.ask("/new", &referer(&bench, "/old")).status(), 200);
     assert_eq!(bench.until_known("news", "/new").depth, Some(1));
-    assert_eq!(bench.ask("/deeper", &referer(&bench, "/new")).value("crawl-reason"), "too_deep");
-    assert_eq!(bench.record("news", "/new").unwrap().status.0, CrawlStatus::Accepted);
+    assert_eq!(
+        bench
+            .ask("/deeper", &referer(&bench, "/new"))
+            .value("crawl-reason"),
+        "too_deep"
+    );
+    assert_eq!(
+        bench.record("news", "/new").unwrap().status.0,
+        CrawlStatus::Accepted
+    );
 }

@@ -41,11 +41,20 @@ fn each_error_is_one_of_the_two_kinds() {
         // Each at a host of its own time: an origin that fails is given a rest.
         bench.hand.advance(super::HOUR);
         let answer = bench.ask(path, "");
-        assert_eq!((answer.status(), answer.value("crawl-error")), (status, error), "{path}: {}", answer.0);
+        assert_eq!(
+            (answer.status(), answer.value("crawl-error")),
+            (status, error),
+            "{path}: {}",
+            answer.0
+        );
         let record = bench.until_known("news", path);
         assert_eq!(record.status.0, outcome, "{path}");
         assert_eq!(record.last_error.is_some(), !error.is_empty(), "{path}");
-        assert_eq!(record.temporary_errors, u32::from(error == "temporary"), "{path}");
+        assert_eq!(
+            record.temporary_errors,
+            u32::from(error == "temporary"),
+            "{path}"
+        );
     }
 }
 
@@ -54,17 +63,30 @@ fn a_name_that_does_not_exist_is_gone_for_good() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     let answer = bench.ask_as("news", "http://nowhere.invalid/", "");
     assert_eq!(answer.value("crawl-reason"), "upstream_dns", "{}", answer.0);
-    assert!(["permanent", "temporary"].contains(&answer.value("crawl-error")), "{}", answer.0);
+    assert!(
+        ["permanent", "temporary"].contains(&answer.value("crawl-error")),
+        "{}",
+        answer.0
+    );
 }
 
 #[test]
 fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_asked_for_is_none() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let url = |path: &str| format!("http://a.test:{closed}{path}");
     let key = |path: &str| crawlgate::ledger::key::Key::of_url("news", &url(path));
     let first = bench.ask_as("news", &url("/p"), "");
-    assert_eq!((first.status(), first.value("crawl-error")), (502, "temporary"), "{}", first.0);
+    assert_eq!(
+        (first.status(), first.value("crawl-error")),
+        (502, "temporary"),
+        "{}",
+        first.0
+    );
     until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
     // The host is known to refuse: nothing was tried.
     assert_eq!(bench.ask_as("news", &url("/q"), "").status(), 502);
@@ -75,10 +97,12 @@ fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_aske
 /// A site of which each page answers with this status.
 fn site(status: &Arc<AtomicU16>) -> Bench {
     let status = Arc::clone(status);
-    Bench::new(&policy("", REMEMBERS), move |_| match status.load(Ordering::SeqCst) {
-        200 => None,
-        503 => bare(503, "Retry-After: 1\r\n"),
-        status => bare(status, ""),
+    Bench::new(&policy("", REMEMBERS), move |_| {
+        match status.load(Ordering::SeqCst) {
+            200 => None,
+            503 => bare(503, "Retry-After: 1\r\n"),
+            status => bare(status, ""),
+        }
     })
 }
 
@@ -90,20 +114,28 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     bench.get("/shaky");
     status.store(404, Ordering::SeqCst);
     bench.ask("/gone", "");
-    until("it is forgotten", || bench.record("news", "/gone").is_none());
+    until("it is forgotten", || {
+        bench.record("news", "/gone").is_none()
+    });
     status.store(503, Ordering::SeqCst);
     for turn in 1..=3 {
         bench.hand.advance(super::HOUR);
         bench.ask("/shaky", "");
         until("it is counted", || {
-            bench.record("news", "/shaky").map_or(3, |record| record.temporary_errors) == turn
+            bench
+                .record("news", "/shaky")
+                .map_or(3, |record| record.temporary_errors)
+                == turn
         });
     }
     until("both are told", || bench.events().len() == 2);
     let removal = |why, path: &str| (EventKind::Removal, why, path.to_owned());
     assert_eq!(
         bench.events(),
-        [removal(Why::PermanentError, "/gone"), removal(Why::TemporaryErrors, "/shaky")]
+        [
+            removal(Why::PermanentError, "/gone"),
+            removal(Why::TemporaryErrors, "/shaky")
+        ]
     );
     // A new link brings it back.
     status.store(200, Ordering::SeqCst);

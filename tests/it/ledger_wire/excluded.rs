@@ -15,7 +15,8 @@ const WHOLE: &str = "spaces:\n  - { name: all, rules: [] }";
 /// By a domain rule: of `a.test`, what the global space says decides.
 const WITHOUT_HOST: &str =
     "spaces:\n  - name: all\n    rules:\n      - { id: host, forbid: { host: a.test } }";
-const WITHOUT_PATH: &str = "spaces:\n  - name: all\n    rules:\n      - { id: path, forbid: { path: / } }";
+const WITHOUT_PATH: &str =
+    "spaces:\n  - name: all\n    rules:\n      - { id: path, forbid: { path: / } }";
 const GLOBAL: &str = "global_space: { rules: [ { when: { host: a.test }, then: allow } ] }";
 const BY_ADDRESS: &str = "spaces:\n  - name: all\n    rules:\n      - { id: host, forbid: { host: a.test } }\n      \
                           - { id: net, require: { address: [10.0.0.0/8] } }";
@@ -38,21 +39,35 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
         }
         bench.reload(&policy("", &space));
         for profile in Profile::ALL {
-            for (fields, conditional) in
-                [("", Conditional::No), ("If-None-Match: \"x\"\r\n", Conditional::Yes)]
-            {
-                let Wire::Status(status) = profile.wire(intent, conditional) else { panic!("{profile:?}") };
+            for (fields, conditional) in [
+                ("", Conditional::No),
+                ("If-None-Match: \"x\"\r\n", Conditional::Yes),
+            ] {
+                let Wire::Status(status) = profile.wire(intent, conditional) else {
+                    panic!("{profile:?}")
+                };
                 let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), fields);
                 let what = format!("{space} {profile:?} {fields:?}: {}", known.0);
-                assert_eq!((known.status(), known.value("crawl-code")), (status, code), "{what}");
+                assert_eq!(
+                    (known.status(), known.value("crawl-code")),
+                    (status, code),
+                    "{what}"
+                );
                 let Wire::Status(denied) = profile.wire(Intent::Deny, conditional) else {
                     panic!("{profile:?}")
                 };
                 let other = bench.ask_as(profile.as_str(), &bench.url("a.test", "/other"), fields);
-                assert_eq!((other.status(), other.value("crawl-code")), (denied, ""), "{what}");
+                assert_eq!(
+                    (other.status(), other.value("crawl-code")),
+                    (denied, ""),
+                    "{what}"
+                );
             }
         }
-        assert!(bench.record("generic", "/other").is_none(), "nothing is kept of it");
+        assert!(
+            bench.record("generic", "/other").is_none(),
+            "nothing is kept of it"
+        );
     }
 }
 
@@ -71,7 +86,10 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
     let p = "/p".to_owned();
     assert_eq!(
         bench.events(),
-        [(EventKind::Moved, Why::OtherSpace, p.clone()), (EventKind::Removal, Why::Excluded, p)]
+        [
+            (EventKind::Moved, Why::OtherSpace, p.clone()),
+            (EventKind::Removal, Why::Excluded, p)
+        ]
     );
 }
 
@@ -96,7 +114,13 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
         ));
         client
     });
-    let asked = || bench.heads().iter().filter(|head| head.contains("x-slow")).count();
+    let asked = || {
+        bench
+            .heads()
+            .iter()
+            .filter(|head| head.contains("x-slow"))
+            .count()
+    };
     until("both are under way", || asked() == 2);
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
     bench.until_record("/known", "is swept", |record| record.code == Some(761));
@@ -109,12 +133,20 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
     for path in paths {
         bench.until_known("news", path);
         let removals = || {
-            bench.events().iter().filter(|(kind, _, of)| *kind == EventKind::Removal && of == path).count()
+            bench
+                .events()
+                .iter()
+                .filter(|(kind, _, of)| *kind == EventKind::Removal && of == path)
+                .count()
         };
         let times = if path == "/known" { 2 } else { 1 };
         until(&format!("{path} is removed"), || removals() == times);
         let record = bench.record("news", path).unwrap();
-        assert_eq!((record.status.0, record.code), (CrawlStatus::Filter, Some(760)), "{path}");
+        assert_eq!(
+            (record.status.0, record.code),
+            (CrawlStatus::Filter, Some(760)),
+            "{path}"
+        );
     }
 }
 
@@ -134,14 +166,23 @@ fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
                  true }\n  - { id: full, when: { under: /full }, then: disallow, set: { record: full } }\n  - { id: \
                  none, when: { under: /none }, then: disallow-log, set: { record: none } }\nspaces:\n  - { name: all }";
     let bench = Bench::new(&policy("", rules), |_| None);
-    for (path, kept) in [("/silent", false), ("/told", true), ("/full", true), ("/none", false)] {
+    for (path, kept) in [
+        ("/silent", false),
+        ("/told", true),
+        ("/full", true),
+        ("/none", false),
+    ] {
         assert_eq!(bench.ask(path, "").status(), 451, "{path}");
         if kept {
             let record = bench.until_known("news", path);
             assert!(!record.is_known(), "only noted");
         }
         assert_eq!(bench.record("news", path).is_some(), kept, "{path}");
-        assert_eq!(bench.ask(path, "").value("crawl-code"), "", "{path}: never fetched");
+        assert_eq!(
+            bench.ask(path, "").value("crawl-code"),
+            "",
+            "{path}: never fetched"
+        );
     }
 }
 

@@ -15,17 +15,29 @@ const REMEMBERS: &str = "spaces:\n  - { name: all }";
 #[test]
 fn a_document_is_known_once_it_is_delivered() {
     let bench = Bench::new(&policy("  source: crawl-1", REMEMBERS), |_| {
-        page("ETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n", "hello")
+        page(
+            "ETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n",
+            "hello",
+        )
     });
     bench.get("/p");
     let record = bench.record("news", "/p").unwrap();
     assert!(record.is_known());
     assert_eq!(record.status.0, CrawlStatus::Accepted);
-    assert_eq!((record.origin_status, record.indexed), (Some(200), Indexed::Perhaps));
+    assert_eq!(
+        (record.origin_status, record.indexed),
+        (Some(200), Indexed::Perhaps)
+    );
     assert_eq!((&*record.content_type, record.size), ("text/html", 5));
     assert_eq!(record.validators.etag.as_deref(), Some("\"v1\""));
-    assert_eq!(record.validators.last_modified.as_deref(), Some("Thu, 01 Jan 2026 00:00:00 GMT"));
-    assert_eq!((record.source.as_deref(), record.space.as_deref()), (Some("crawl-1"), Some("all")));
+    assert_eq!(
+        record.validators.last_modified.as_deref(),
+        Some("Thu, 01 Jan 2026 00:00:00 GMT")
+    );
+    assert_eq!(
+        (record.source.as_deref(), record.space.as_deref()),
+        (Some("crawl-1"), Some("all"))
+    );
     assert_eq!(record.address, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     assert_eq!(record.last_fetched, Some(record.first_seen));
     bench.hand.advance(HOUR);
@@ -73,7 +85,11 @@ fn nothing_is_learned_of_a_document_that_the_client_did_not_wait_for() {
     drop(client);
     until("the origin sees it", || bench.origin.ended() == 1);
     bench.get("/marker");
-    assert!(bench.record("news", "/p").is_none(), "{:?}", bench.record("news", "/p"));
+    assert!(
+        bench.record("news", "/p").is_none(),
+        "{:?}",
+        bench.record("news", "/p")
+    );
 }
 
 #[test]
@@ -101,8 +117,16 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
         ));
         client.ending();
         let record = bench.until_known("news", path);
-        assert_eq!((record.status.0, record.temporary_errors), (status, errors), "{path}");
-        assert_eq!((record.last_fetched, record.indexed), (None, Indexed::Never), "{path}");
+        assert_eq!(
+            (record.status.0, record.temporary_errors),
+            (status, errors),
+            "{path}"
+        );
+        assert_eq!(
+            (record.last_fetched, record.indexed),
+            (None, Indexed::Never),
+            "{path}"
+        );
     }
 }
 
@@ -113,25 +137,47 @@ fn an_empty_document_is_learned_and_gives_back_what_it_held() {
         bench.get(path);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let content = bench.record("news", path).unwrap().content.unwrap();
-        assert_eq!(content.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), empty);
+        assert_eq!(
+            content
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>(),
+            empty
+        );
     }
-    assert_eq!(bench.origin.connections(), 1, "its connection is used again");
+    assert_eq!(
+        bench.origin.connections(),
+        1,
+        "its connection is used again"
+    );
 }
 
 #[test]
 fn a_304_that_the_client_asked_for_changes_no_document() {
     let bench = Bench::new(&policy("", REMEMBERS), |head| {
         let asked = head.to_lowercase().contains("if-none-match: \"v1\"");
-        if asked { bare(304, "ETag: \"v1\"\r\n") } else { page("ETag: \"v1\"\r\n", "hello") }
+        if asked {
+            bare(304, "ETag: \"v1\"\r\n")
+        } else {
+            page("ETag: \"v1\"\r\n", "hello")
+        }
     });
     bench.get("/p");
     bench.hand.advance(HOUR);
     let answer = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
-    assert_eq!((answer.status(), answer.value("crawl-status")), (304, "ACCEPTED"));
+    assert_eq!(
+        (answer.status(), answer.value("crawl-status")),
+        (304, "ACCEPTED")
+    );
     assert_eq!(answer.value("crawl-error"), "");
-    bench.until_record("/p", "was looked at", |record| record.origin_status == Some(304));
+    bench.until_record("/p", "was looked at", |record| {
+        record.origin_status == Some(304)
+    });
     let record = bench.record("news", "/p").unwrap();
-    assert_eq!((record.last_fetched, record.size), (Some(record.first_seen), 5));
+    assert_eq!(
+        (record.last_fetched, record.size),
+        (Some(record.first_seen), 5)
+    );
     assert_eq!(record.last_seen.since(record.first_seen), HOUR);
 }
 
@@ -144,8 +190,14 @@ fn a_refused_answer_is_remembered_with_its_reason() {
     assert_eq!(bench.ask("/p", "").status(), 451);
     let record = bench.until_known("news", "/p");
     assert!(record.is_known(), "it was admitted and answered");
-    assert_eq!((record.status.0, record.origin_status), (CrawlStatus::Filter, Some(200)));
-    assert_eq!((record.last_fetched, record.indexed), (None, Indexed::Never));
+    assert_eq!(
+        (record.status.0, record.origin_status),
+        (CrawlStatus::Filter, Some(200))
+    );
+    assert_eq!(
+        (record.last_fetched, record.indexed),
+        (None, Indexed::Never)
+    );
     // From then on it is refused as what the ledger has.
     assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
 }

@@ -19,15 +19,30 @@ fn a_url_is_not_fetched_again_before_its_time() {
     bench.get("/daily/p");
     bench.hand.advance(Duration::from_millis(1_500));
     let soon = bench.ask("/p", "");
-    assert_eq!((soon.status(), soon.value("crawl-status")), (451, "REJECTED_PREMATURE"));
-    assert_eq!((soon.value("crawl-reason"), soon.value("crawl-retry")), ("premature", "after"));
-    assert_eq!((soon.value("retry-after"), soon.value("crawl-rule")), ("3599", ""));
+    assert_eq!(
+        (soon.status(), soon.value("crawl-status")),
+        (451, "REJECTED_PREMATURE")
+    );
+    assert_eq!(
+        (soon.value("crawl-reason"), soon.value("crawl-retry")),
+        ("premature", "after")
+    );
+    assert_eq!(
+        (soon.value("retry-after"), soon.value("crawl-rule")),
+        ("3599", "")
+    );
     assert!(soon.body().contains("\"stage\":\"ledger\""), "{}", soon.0);
     let asked = bench.ask("/p", "If-None-Match: \"x\"\r\n");
     assert_eq!((asked.status(), asked.value("retry-after")), (304, "3599"));
     assert_eq!(bench.send("HEAD", "/p").status(), 451, "as a GET");
     assert_eq!(bench.send("POST", "/p").status(), 200, "no recrawl");
-    assert_eq!(bench.ask_as("shop", &bench.url("a.test", "/p"), "").status(), 200, "another crawler");
+    assert_eq!(
+        bench
+            .ask_as("shop", &bench.url("a.test", "/p"), "")
+            .status(),
+        200,
+        "another crawler"
+    );
     bench.hand.advance(HOUR);
     assert_eq!(bench.ask("/p", "").status(), 200);
     let daily = bench.ask("/daily/p", "");
@@ -44,12 +59,17 @@ fn a_head_does_not_begin_the_interval() {
 
 #[test]
 fn an_error_is_not_tried_again_before_its_time() {
-    let bench = Bench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| bare(429, ""));
+    let bench = Bench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| {
+        bare(429, "")
+    });
     assert_eq!(bench.ask("/p", "").status(), 429);
     bench.until_known("news", "/p");
     bench.hand.advance(HOUR);
     let soon = bench.ask("/p", "");
-    assert_eq!((soon.value("crawl-reason"), soon.value("retry-after")), ("premature", "82800"));
+    assert_eq!(
+        (soon.value("crawl-reason"), soon.value("retry-after")),
+        ("premature", "82800")
+    );
     bench.hand.advance(23 * HOUR);
     assert_eq!(bench.ask("/p", "").status(), 429);
 }
@@ -60,9 +80,15 @@ fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send
     move |head| {
         let now = version.load(Ordering::SeqCst);
         let (tag, body) = (format!("\"v{now}\""), format!("hello {now}"));
-        let asked = head.to_lowercase().contains(&format!("if-none-match: {tag}"));
+        let asked = head
+            .to_lowercase()
+            .contains(&format!("if-none-match: {tag}"));
         let tag = format!("ETag: {tag}\r\n");
-        if asked { bare(304, &tag) } else { page(&tag, &body) }
+        if asked {
+            bare(304, &tag)
+        } else {
+            page(&tag, &body)
+        }
     }
 }
 
@@ -74,40 +100,91 @@ fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
     let first = bench.heads().pop().unwrap().to_lowercase();
     assert!(!first.contains("if-none-match"), "{first}");
     let again = bench.ask("/p", "");
-    assert_eq!((again.status(), again.value("crawl-status")), (451, "REJECTED_UNMODIFIED"), "{}", again.0);
+    assert_eq!(
+        (again.status(), again.value("crawl-status")),
+        (451, "REJECTED_UNMODIFIED"),
+        "{}",
+        again.0
+    );
     assert_eq!(again.value("crawl-reason"), "unmodified");
-    assert!(again.value("proxy-status").contains("received-status=304"), "{}", again.0);
-    assert!(bench.heads().pop().unwrap().to_lowercase().contains("if-none-match: \"v1\""));
-    bench.until_record("/p", "is unmodified", |record| record.status.0 == CrawlStatus::Unmodified);
+    assert!(
+        again.value("proxy-status").contains("received-status=304"),
+        "{}",
+        again.0
+    );
+    assert!(
+        bench
+            .heads()
+            .pop()
+            .unwrap()
+            .to_lowercase()
+            .contains("if-none-match: \"v1\"")
+    );
+    bench.until_record("/p", "is unmodified", |record| {
+        record.status.0 == CrawlStatus::Unmodified
+    });
     // A client that asks itself gets what it has asked for.
     let own = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
-    assert_eq!((own.status(), own.value("crawl-status"), own.value("crawl-reason")), (304, "ACCEPTED", ""));
+    assert_eq!(
+        (
+            own.status(),
+            own.value("crawl-status"),
+            own.value("crawl-reason")
+        ),
+        (304, "ACCEPTED", "")
+    );
     // Its old version is not the last: the page is one that the crawler has, and it stays.
     let older = bench.ask("/p", "If-None-Match: \"v0\"\r\n");
-    assert_eq!((older.status(), older.value("crawl-reason")), (304, "unmodified"));
+    assert_eq!(
+        (older.status(), older.value("crawl-reason")),
+        (304, "unmodified")
+    );
     let part = bench.ask("/p", "Range: bytes=0-1\r\n");
-    assert_eq!(part.value("crawl-reason"), "unmodified", "a whole answer all the same: {}", part.0);
-    assert!(!bench.heads().pop().unwrap().to_lowercase().contains("if-none-match"));
+    assert_eq!(
+        part.value("crawl-reason"),
+        "unmodified",
+        "a whole answer all the same: {}",
+        part.0
+    );
+    assert!(
+        !bench
+            .heads()
+            .pop()
+            .unwrap()
+            .to_lowercase()
+            .contains("if-none-match")
+    );
     version.store(2, Ordering::SeqCst);
     assert_eq!(bench.get("/p").body(), "hello 2");
-    bench.until_record("/p", "is new", |record| record.validators.etag.as_deref() == Some("\"v2\""));
+    bench.until_record("/p", "is new", |record| {
+        record.validators.etag.as_deref() == Some("\"v2\"")
+    });
 }
 
 #[test]
 fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
     let fields = "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
-    for (option, status, tag, reason) in
-        [("reject", 451, "", "unmodified"), ("tag", 200, "unmodified", ""), ("pass", 200, "", "")]
-    {
+    for (option, status, tag, reason) in [
+        ("reject", 451, "", "unmodified"),
+        ("tag", 200, "unmodified", ""),
+        ("pass", 200, "", ""),
+    ] {
         let options = format!("  unmodified: {option}\n  recrawl: {{ min_interval: 1s }}");
         let bench = Bench::new(&policy(&options, ""), move |_| page(fields, "hello"));
         assert_eq!(bench.get("/p").value("crawl-tag"), "");
         bench.hand.advance(HOUR);
         let again = bench.ask("/p", "");
-        assert_eq!((again.status(), again.value("crawl-tag")), (status, tag), "{option}: {}", again.0);
+        assert_eq!(
+            (again.status(), again.value("crawl-tag")),
+            (status, tag),
+            "{option}: {}",
+            again.0
+        );
         assert_eq!(again.value("crawl-reason"), reason, "{option}");
         assert_eq!(again.0.contains("hello"), status == 200, "{option}");
-        let conditional = bench.heads()[1].to_lowercase().contains("if-modified-since: thu, 01 jan 2026");
+        let conditional = bench.heads()[1]
+            .to_lowercase()
+            .contains("if-modified-since: thu, 01 jan 2026");
         assert_eq!(conditional, option == "reject", "{option}");
     }
 }
@@ -120,9 +197,14 @@ fn what_had_to_leave_the_index_is_fetched_anew_when_it_may_be() {
     let bench = Bench::new(&policy(options, whole), versioned(&version));
     bench.get("/p");
     assert_eq!(bench.ask("/p", "").value("crawl-reason"), "premature");
-    bench.reload(&policy(options, "spaces:\n  - { name: all, rules: [ { forbid: { path: /p } } ] }"));
+    bench.reload(&policy(
+        options,
+        "spaces:\n  - { name: all, rules: [ { forbid: { path: /p } } ] }",
+    ));
     assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
-    bench.until_record("/p", "is removed", |record| matches!(record.indexed, Indexed::Removed(_)));
+    bench.until_record("/p", "is removed", |record| {
+        matches!(record.indexed, Indexed::Removed(_))
+    });
     bench.reload(&policy(options, whole));
     assert_eq!(bench.get("/p").body(), "hello 1");
     bench.until_record("/p", "is back", |record| record.indexed == Indexed::Perhaps);
@@ -139,7 +221,12 @@ fn a_page_that_another_url_has_is_a_duplicate() {
         });
         bench.get("/a");
         let b = bench.ask("/b", "");
-        assert_eq!((b.status(), b.value("crawl-reason")), (status, reason), "{option}: {}", b.0);
+        assert_eq!(
+            (b.status(), b.value("crawl-reason")),
+            (status, reason),
+            "{option}: {}",
+            b.0
+        );
         let tag = if option == "tag" {
             format!("duplicate; of={}", bench.url("a.test", "/a"))
         } else {
@@ -149,12 +236,24 @@ fn a_page_that_another_url_has_is_a_duplicate() {
         until("it is noted", || bench.record("news", "/b").is_some());
         for path in ["/a", "/other", "/weak1", "/weak2"] {
             let answer = bench.ask(path, "");
-            assert_eq!((answer.status(), answer.value("crawl-tag")), (200, ""), "{option} {path}");
+            assert_eq!(
+                (answer.status(), answer.value("crawl-tag")),
+                (200, ""),
+                "{option} {path}"
+            );
         }
         let elsewhere = bench.ask_as("news", &bench.url("b.test", "/b"), "");
-        assert_eq!((elsewhere.status(), elsewhere.value("crawl-tag")), (200, ""), "of another host");
+        assert_eq!(
+            (elsewhere.status(), elsewhere.value("crawl-tag")),
+            (200, ""),
+            "of another host"
+        );
         let other = bench.ask_as("shop", &bench.url("a.test", "/b"), "");
-        assert_eq!((other.status(), other.value("crawl-tag")), (200, ""), "of another crawler");
+        assert_eq!(
+            (other.status(), other.value("crawl-tag")),
+            (200, ""),
+            "of another crawler"
+        );
     }
 }
 
@@ -162,13 +261,21 @@ fn a_page_that_another_url_has_is_a_duplicate() {
 fn twins_too_large_to_be_held_back_are_told_by_their_tag() {
     let options = "  duplicate: reject\n  max_buffer: 10B";
     let bench = Bench::new(&policy(options, ""), |head| {
-        let tag = if path(head).starts_with("/untagged") { "" } else { "ETag: \"a\"\r\n" };
+        let tag = if path(head).starts_with("/untagged") {
+            ""
+        } else {
+            "ETag: \"a\"\r\n"
+        };
         page(tag, "larger than that")
     });
     bench.get("/a");
     assert_eq!(bench.ask("/b", "").value("crawl-reason"), "duplicate");
     bench.get("/untagged1");
-    assert_eq!(bench.ask("/untagged2", "").status(), 200, "it was sent on while it came");
+    assert_eq!(
+        bench.ask("/untagged2", "").status(),
+        200,
+        "it was sent on while it came"
+    );
 }
 
 #[test]
@@ -194,11 +301,14 @@ fn a_page_that_has_moved_is_no_duplicate_of_where_it_was() {
 fn reasons_come_in_the_order_of_the_contract() {
     let rules = "rules:\n  - { id: no, forbid: { under: /no } }\n  - { id: gif, forbid: { content_type: image/gif } }\n  \
                  - { id: deep, when: { under: /deep }, set: { max_depth: 0 } }";
-    let options =
-        "  recrawl: { min_interval: 1h }\n  unmodified: reject\n  duplicate: reject\n  noindex: pass";
+    let options = "  recrawl: { min_interval: 1h }\n  unmodified: reject\n  duplicate: reject\n  noindex: pass";
     let open = policy("  unmodified: pass\n  recrawl: { min_interval: 1s }", "");
     let bench = Bench::new(&open, |head| {
-        let kind = if path(head).contains("gif") { "image/gif" } else { "text/html" };
+        let kind = if path(head).contains("gif") {
+            "image/gif"
+        } else {
+            "text/html"
+        };
         let tag = path(head);
         Some(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nETag: \"{tag}\"\r\nContent-Length: 2\r\n\r\nok"

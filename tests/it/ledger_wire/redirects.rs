@@ -22,15 +22,31 @@ fn a_redirection_to_what_is_refused_says_so() {
         ("/304//private", "If-None-Match: \"x\"\r\n", ""),
         ("/302//parts/x", "", ""),
         ("/302//parts/x", "Sec-Fetch-Dest: document\r\n", ""),
-        ("/302//parts/x", "Sec-Fetch-Dest: image\r\n", "reject; rule=no-embed; reason=rule"),
+        (
+            "/302//parts/x",
+            "Sec-Fetch-Dest: image\r\n",
+            "reject; rule=no-embed; reason=rule",
+        ),
         ("/302/mailto:x@a.test", "", "reject; reason=scheme_denied"),
         ("/302/http:////", "", ""),
     ] {
         let answer = bench.ask(asked, fields);
-        assert_eq!(answer.value("crawl-redirect"), marked, "{asked} {fields}: {}", answer.0);
+        assert_eq!(
+            answer.value("crawl-redirect"),
+            marked,
+            "{asked} {fields}: {}",
+            answer.0
+        );
     }
-    for (asked, marked) in [("/302//form", ""), ("/307//form", "reject; rule=posted; reason=rule")] {
-        assert_eq!(bench.send("POST", asked).value("crawl-redirect"), marked, "{asked}");
+    for (asked, marked) in [
+        ("/302//form", ""),
+        ("/307//form", "reject; rule=posted; reason=rule"),
+    ] {
+        assert_eq!(
+            bench.send("POST", asked).value("crawl-redirect"),
+            marked,
+            "{asked}"
+        );
     }
 }
 
@@ -43,6 +59,9 @@ fn a_site_cannot_say_it_itself() {
         )
     });
     let answer = bench.ask("/p", "");
-    assert_eq!((answer.value("crawl-redirect"), answer.value("crawl-tag")), ("", ""));
+    assert_eq!(
+        (answer.value("crawl-redirect"), answer.value("crawl-tag")),
+        ("", "")
+    );
     assert_eq!(answer.value("crawl-error"), "");
 }

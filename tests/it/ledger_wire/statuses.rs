@@ -50,41 +50,223 @@ enum Then {
 use Then::{Forgotten, Noted, Untouched};
 
 /// Status and reason, the URL's host and path, and the record that was known, and that was not.
-type Row = (&'static str, &'static str, &'static str, &'static str, Then, Then);
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Then,
+    Then,
+);
 
 const ROWS: &[Row] = &[
     ("ACCEPTED", "", "a.test", "/accepted", Noted, Noted),
     ("ACCEPTED", "", "a.test", "/304", Forgotten, Noted),
-    ("REJECTED_TOO_DEEP", "too_deep", "a.test", "/deep", Noted, Untouched),
-    ("REJECTED_FILTER", "rule", "a.test", "/excluded", Noted, Untouched),
-    ("REJECTED_ROBOTS_TXT", "robots_txt", "a.test", "/robots", Noted, Untouched),
-    ("REJECTED_ROBOTS_TXT", "robots_unreachable", "b.test", "/", Noted, Untouched),
-    ("REJECTED_PREMATURE", "premature", "a.test", "/premature", Noted, Untouched),
+    (
+        "REJECTED_TOO_DEEP",
+        "too_deep",
+        "a.test",
+        "/deep",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_FILTER",
+        "rule",
+        "a.test",
+        "/excluded",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_ROBOTS_TXT",
+        "robots_txt",
+        "a.test",
+        "/robots",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_ROBOTS_TXT",
+        "robots_unreachable",
+        "b.test",
+        "/",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_PREMATURE",
+        "premature",
+        "a.test",
+        "/premature",
+        Noted,
+        Untouched,
+    ),
     ("REJECTED_NOTFOUND", "", "a.test", "/404", Forgotten, Noted),
     ("REJECTED_NOTFOUND", "", "a.test", "/410", Forgotten, Noted),
-    ("REJECTED_NOTFOUND", "soft_error", "a.test", "/soft", Forgotten, Noted),
-    ("REJECTED_BAD_STATUS", "", "a.test", "/403", Forgotten, Noted),
-    ("REJECTED_BAD_STATUS", "", "a.test", "/500", Forgotten, Noted),
-    ("REJECTED_BAD_STATUS", "", "a.test", "/503", Forgotten, Noted),
-    ("REJECTED_BAD_STATUS", "", "a.test", "/503/later", Noted, Noted),
+    (
+        "REJECTED_NOTFOUND",
+        "soft_error",
+        "a.test",
+        "/soft",
+        Forgotten,
+        Noted,
+    ),
+    (
+        "REJECTED_BAD_STATUS",
+        "",
+        "a.test",
+        "/403",
+        Forgotten,
+        Noted,
+    ),
+    (
+        "REJECTED_BAD_STATUS",
+        "",
+        "a.test",
+        "/500",
+        Forgotten,
+        Noted,
+    ),
+    (
+        "REJECTED_BAD_STATUS",
+        "",
+        "a.test",
+        "/503",
+        Forgotten,
+        Noted,
+    ),
+    (
+        "REJECTED_BAD_STATUS",
+        "",
+        "a.test",
+        "/503/later",
+        Noted,
+        Noted,
+    ),
     ("REJECTED_BAD_STATUS", "", "a.test", "/429", Noted, Noted),
     ("REJECTED_BAD_STATUS", "", "a.test", "/416", Noted, Noted),
-    ("REJECTED_NONCANONICAL", "noncanonical", "a.test", "/checked/canonical", Noted, Noted),
-    ("REJECTED_UNMODIFIED", "unmodified", "a.test", "/checked/same", Noted, Untouched),
-    ("REJECTED_DUPLICATE", "duplicate", "a.test", "/checked/twin", Noted, Noted),
-    ("REJECTED_ROBOTS_META_NOINDEX", "noindex", "a.test", "/checked/noindex", Noted, Noted),
-    ("REJECTED_ERROR", "upstream_protocol", "a.test", "/garbage", Forgotten, Noted),
-    ("REJECTED_ERROR", "upstream_protocol", "a.test", "/silence", Noted, Noted),
-    ("REJECTED_IMPORT", "body_too_large", "a.test", "/import", Noted, Noted),
-    ("REJECTED_USAGE", "usage", "a.test", "/usage/file", Noted, Untouched),
-    ("REJECTED_USAGE", "usage", "a.test", "/usage/answer", Noted, Noted),
-    ("REJECTED_TRAP", "trap", "a.test", "/trap/a/b/a/c/a", Noted, Untouched),
-    ("REJECTED_BUDGET", "budget", "a.test", "/budget", Noted, Untouched),
+    (
+        "REJECTED_NONCANONICAL",
+        "noncanonical",
+        "a.test",
+        "/checked/canonical",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_UNMODIFIED",
+        "unmodified",
+        "a.test",
+        "/checked/same",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_DUPLICATE",
+        "duplicate",
+        "a.test",
+        "/checked/twin",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_ROBOTS_META_NOINDEX",
+        "noindex",
+        "a.test",
+        "/checked/noindex",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_ERROR",
+        "upstream_protocol",
+        "a.test",
+        "/garbage",
+        Forgotten,
+        Noted,
+    ),
+    (
+        "REJECTED_ERROR",
+        "upstream_protocol",
+        "a.test",
+        "/silence",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_IMPORT",
+        "body_too_large",
+        "a.test",
+        "/import",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_USAGE",
+        "usage",
+        "a.test",
+        "/usage/file",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_USAGE",
+        "usage",
+        "a.test",
+        "/usage/answer",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_TRAP",
+        "trap",
+        "a.test",
+        "/trap/a/b/a/c/a",
+        Noted,
+        Untouched,
+    ),
+    (
+        "REJECTED_BUDGET",
+        "budget",
+        "a.test",
+        "/budget",
+        Noted,
+        Untouched,
+    ),
     // Nobody ever knew it: its rule has it recorded.
-    ("REJECTED_ADDRESS", "ip_prohibited", "c.test", "/", Noted, Noted),
-    ("REJECTED_POLITENESS", "rate_limited", "a.test", "/polite", Untouched, Untouched),
-    ("REJECTED_REQUEST", "ambiguous_url", "a.test", "/%61mbiguous", Untouched, Untouched),
-    ("REJECTED_UNAUTHORIZED", "unauthorized", "a.test", "/stranger", Untouched, Untouched),
+    (
+        "REJECTED_ADDRESS",
+        "ip_prohibited",
+        "c.test",
+        "/",
+        Noted,
+        Noted,
+    ),
+    (
+        "REJECTED_POLITENESS",
+        "rate_limited",
+        "a.test",
+        "/polite",
+        Untouched,
+        Untouched,
+    ),
+    (
+        "REJECTED_REQUEST",
+        "ambiguous_url",
+        "a.test",
+        "/%61mbiguous",
+        Untouched,
+        Untouched,
+    ),
+    (
+        "REJECTED_UNAUTHORIZED",
+        "unauthorized",
+        "a.test",
+        "/stranger",
+        Untouched,
+        Untouched,
+    ),
 ];
 
 /// The site once it has changed.
@@ -133,7 +315,9 @@ fn site() -> (Bench, Arc<AtomicBool>) {
 /// The fields that a row's request needs to be refused so.
 fn fields(bench: &Bench, path: &str) -> String {
     match path {
-        path if path.starts_with("/deep") => format!("Referer: {}\r\n", bench.url("a.test", "/one")),
+        path if path.starts_with("/deep") => {
+            format!("Referer: {}\r\n", bench.url("a.test", "/one"))
+        }
         _ => String::new(),
     }
 }
@@ -141,7 +325,11 @@ fn fields(bench: &Bench, path: &str) -> String {
 /// Where a row's request is made.
 fn door(bench: &Bench, path: &str) -> SocketAddr {
     let stranger = path.starts_with("/stranger");
-    if stranger { *bench.server.proxy.last().unwrap() } else { bench.door("news") }
+    if stranger {
+        *bench.server.proxy.last().unwrap()
+    } else {
+        bench.door("news")
+    }
 }
 
 /// What the admin API says.
@@ -175,7 +363,11 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
     let known = |row: &&Row| row.2 != "c.test";
     for (_, _, host, path, ..) in ROWS.iter().filter(known) {
         let url = bench.url(host, path);
-        assert_eq!(bench.ask_as("news", &url, &fields(&bench, path)).status(), 200, "{path}");
+        assert_eq!(
+            bench.ask_as("news", &url, &fields(&bench, path)).status(),
+            200,
+            "{path}"
+        );
         until(path, || record(&bench, &url)["status"] == "ACCEPTED");
     }
     bench.get("/held");
@@ -185,9 +377,10 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
     assert_eq!(bench.ask("/checked/first", "").status(), 200);
     bench.until_known("news", "/checked/first");
     for (status, reason, host, path, if_known, if_new) in ROWS {
-        for (url, then) in
-            [(bench.url(host, path), if_known), (bench.url(host, &format!("{path}?new")), if_new)]
-        {
+        for (url, then) in [
+            (bench.url(host, path), if_known),
+            (bench.url(host, &format!("{path}?new")), if_new),
+        ] {
             // A host that fails is given a rest.
             bench.hand.advance(HOUR);
             let before = record(&bench, &url);
@@ -213,16 +406,30 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
                 Noted => after["status"] == *status && after["last_seen"] != before["last_seen"],
                 Forgotten | Untouched => after.is_null(),
             };
-            until(&format!("{url} is {then:?}: {:?}", record(&bench, &url)), || holds(&record(&bench, &url)));
+            until(
+                &format!("{url} is {then:?}: {:?}", record(&bench, &url)),
+                || holds(&record(&bench, &url)),
+            );
             let after = record(&bench, &url);
             if *then == Noted && *status != "ACCEPTED" {
                 let indexed = before["indexed"].as_str().unwrap_or("never");
-                let indexed = if *reason == "rule" { "removed" } else { indexed };
+                let indexed = if *reason == "rule" {
+                    "removed"
+                } else {
+                    indexed
+                };
                 assert_eq!(after["indexed"], indexed, "{url}");
                 assert_eq!(after["last_fetched"], before["last_fetched"], "{url}");
             }
-            let code = if *reason == "rule" { Json::from(760) } else { Json::Null };
-            assert!(*status != "REJECTED_FILTER" || after["code"] == code, "{after}");
+            let code = if *reason == "rule" {
+                Json::from(760)
+            } else {
+                Json::Null
+            };
+            assert!(
+                *status != "REJECTED_FILTER" || after["code"] == code,
+                "{after}"
+            );
         }
     }
     unavailable(bench);
@@ -237,11 +444,24 @@ fn unavailable(bench: Bench) {
         bench.origin.port
     ));
     until("it waits", || api(&bench, "status")["held"] == 1);
-    let Bench { runtime, server, ledger, .. } = bench;
+    let Bench {
+        runtime,
+        server,
+        ledger,
+        ..
+    } = bench;
     runtime.block_on(server.drain(std::future::pending::<()>()));
     let answer = Answer(client.rest());
-    assert_eq!(answer.value("crawl-status"), "REJECTED_UNAVAILABLE", "{}", answer.0);
-    assert_eq!(ledger.look_up(Key::of_url("news", &url)).unwrap().status.0, CrawlStatus::Accepted);
+    assert_eq!(
+        answer.value("crawl-status"),
+        "REJECTED_UNAVAILABLE",
+        "{}",
+        answer.0
+    );
+    assert_eq!(
+        ledger.look_up(Key::of_url("news", &url)).unwrap().status.0,
+        CrawlStatus::Accepted
+    );
 }
 
 #[test]
@@ -254,9 +474,19 @@ fn the_table_of_statuses_is_tried_whole() {
     });
     let never = |rows: &[Row]| rows.iter().all(|row| row.4 == Untouched);
     let tried = CrawlStatus::ALL.into_iter().map(|status| {
-        let rows: Vec<Row> = ROWS.iter().filter(|row| row.0 == status.as_str()).copied().collect();
-        assert!(!rows.is_empty() || status == CrawlStatus::Unavailable, "{status:?} is not tried");
+        let rows: Vec<Row> = ROWS
+            .iter()
+            .filter(|row| row.0 == status.as_str())
+            .copied()
+            .collect();
+        assert!(
+            !rows.is_empty() || status == CrawlStatus::Unavailable,
+            "{status:?} is not tried"
+        );
         (status.as_str(), never(&rows))
     });
-    assert_eq!(documented.collect::<BTreeSet<_>>(), tried.collect::<BTreeSet<_>>());
+    assert_eq!(
+        documented.collect::<BTreeSet<_>>(),
+        tried.collect::<BTreeSet<_>>()
+    );
 }

@@ -10,7 +10,13 @@ use crate::support::folder::Folder;
 
 fn bench(path: &Path, size: u64, keep: u32) -> Bench {
     let rotate = Some(Rotate { size, keep });
-    Bench::to(Destination::Path(path.to_owned()), LogSettings { rotate, ..LogSettings::default() })
+    Bench::to(
+        Destination::Path(path.to_owned()),
+        LogSettings {
+            rotate,
+            ..LogSettings::default()
+        },
+    )
 }
 
 impl Bench {
@@ -28,17 +34,30 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 /// The numbers of the requests in a file; a line that is no JSON fails.
 fn numbers(path: &Path) -> Vec<usize> {
     let text = fs::read_to_string(path).unwrap();
-    assert!(text.is_empty() || text.ends_with('\n'), "{}", path.display());
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "{}",
+        path.display()
+    );
     let number = |line: &str| {
         let line: Value = serde_json::from_str(line).expect(line);
-        line["url"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap()
+        line["url"]
+            .as_str()
+            .unwrap()
+            .rsplit('/')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     text.lines().map(number).collect()
 }
 
 /// The file and those that were rotated, the oldest first.
 fn all(path: &Path) -> Vec<PathBuf> {
-    let older = (1..).map(|number| numbered(path, number)).take_while(|path| path.exists());
+    let older = (1..)
+        .map(|number| numbered(path, number))
+        .take_while(|path| path.exists());
     let mut files: Vec<PathBuf> = older.collect();
     files.reverse();
     files.push(path.to_owned());
@@ -69,8 +88,17 @@ fn under_load_every_line_is_whole_in_exactly_one_file() {
     let (mut seen, mut count) = (BTreeSet::new(), 0);
     for file in &files {
         let bytes = fs::metadata(file).unwrap().len();
-        assert!(bytes <= 50_000 && (bytes > 49_000 || *file == path), "{} {bytes}", file.display());
-        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o137, 0, "{}", file.display());
+        assert!(
+            bytes <= 50_000 && (bytes > 49_000 || *file == path),
+            "{} {bytes}",
+            file.display()
+        );
+        assert_eq!(
+            fs::metadata(file).unwrap().permissions().mode() & 0o137,
+            0,
+            "{}",
+            file.display()
+        );
         let numbers = numbers(file);
         count += numbers.len();
         seen.extend(numbers);
@@ -88,21 +116,34 @@ fn the_oldest_goes_and_the_order_stays() {
     assert_eq!(files.len(), 4);
     let kept: Vec<usize> = files.iter().flat_map(|file| numbers(file)).collect();
     assert!(kept.len() < 40 && kept.last() == Some(&99), "{kept:?}");
-    assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{kept:?}");
+    assert!(
+        kept.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+        "{kept:?}"
+    );
 }
 
 #[test]
 fn a_gap_is_filled_before_anything_is_removed() {
     let folder = Folder::new();
     let path = folder.path().join("d.jsonl");
-    for (name, text) in [("d.jsonl.1", "one"), ("d.jsonl.2", "two"), ("d.jsonl.4", "four")] {
+    for (name, text) in [
+        ("d.jsonl.1", "one"),
+        ("d.jsonl.2", "two"),
+        ("d.jsonl.4", "four"),
+    ] {
         folder.write(name, text);
     }
     let bench = bench(&path, 1, 5);
     bench.log_some(0, 2);
     let text = |number| fs::read_to_string(numbered(&path, number)).unwrap();
-    assert_eq!((numbers(&numbered(&path, 1)), numbers(&path)), (vec![0], vec![1]));
-    assert_eq!((text(2), text(3), text(4)), ("one".into(), "two".into(), "four".into()));
+    assert_eq!(
+        (numbers(&numbered(&path, 1)), numbers(&path)),
+        (vec![0], vec![1])
+    );
+    assert_eq!(
+        (text(2), text(3), text(4)),
+        ("one".into(), "two".into(), "four".into())
+    );
 }
 
 #[test]
@@ -119,10 +160,16 @@ fn with_nothing_to_keep_the_file_is_cut() {
 fn without_a_size_it_only_grows() {
     let folder = Folder::new();
     let path = folder.path().join("d.jsonl");
-    let settings = LogSettings { rotate: None, ..LogSettings::default() };
+    let settings = LogSettings {
+        rotate: None,
+        ..LogSettings::default()
+    };
     let bench = Bench::to(Destination::Path(path.clone()), settings);
     bench.log_some(0, 1_000);
-    assert_eq!((numbers(&path).len(), numbered(&path, 1).exists()), (1_000, false));
+    assert_eq!(
+        (numbers(&path).len(), numbered(&path, 1).exists()),
+        (1_000, false)
+    );
 }
 
 /// As logrotate does it, with `create`, without it, and with `copytruncate`; or a careless hand.
@@ -134,12 +181,20 @@ fn what_others_do_to_the_file_is_noticed() {
     bench.log_some(0, 2);
     fs::rename(&path, folder.path().join("moved")).unwrap();
     bench.log_some(2, 4);
-    assert_eq!((numbers(&folder.path().join("moved")), numbers(&path)), (vec![0, 1], vec![2, 3]));
+    assert_eq!(
+        (numbers(&folder.path().join("moved")), numbers(&path)),
+        (vec![0, 1], vec![2, 3])
+    );
     fs::rename(&path, folder.path().join("moved")).unwrap();
     fs::write(&path, "").unwrap();
     bench.log_some(4, 6);
     assert_eq!(numbers(&path), [4, 5]);
-    fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
     bench.log_some(6, 7);
     assert_eq!(numbers(&path), [6]);
     fs::remove_file(&path).unwrap();
@@ -163,7 +218,10 @@ fn a_torn_end_stands_alone() {
     fs::rename(other, &path).unwrap();
     bench.log_some(1, 2);
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.starts_with("half\n{\"ts\"") && text.lines().count() == 2, "{text}");
+    assert!(
+        text.starts_with("half\n{\"ts\"") && text.lines().count() == 2,
+        "{text}"
+    );
 }
 
 /// A directory in the way stands for one that may not be written: that is no obstacle for root.
@@ -172,14 +230,24 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
     for on_full in [OnFull::Drop, OnFull::Wait] {
         let folder = Folder::new();
         let path = folder.path().join("d.jsonl");
-        let rotate = Some(Rotate { size: 1_000, keep: 1 });
-        let settings = LogSettings { rotate, on_full, ..LogSettings::default() };
+        let rotate = Some(Rotate {
+            size: 1_000,
+            keep: 1,
+        });
+        let settings = LogSettings {
+            rotate,
+            on_full,
+            ..LogSettings::default()
+        };
         let bench = Bench::to(Destination::Path(path.clone()), settings);
         fs::create_dir(numbered(&path, 1)).unwrap();
         bench.log_some(0, 20);
         assert_eq!(numbers(&path), (0..20).collect::<Vec<_>>());
         let warning = bench.log().warning().unwrap();
-        assert!(warning.starts_with("grows: it cannot be rotated: "), "{warning}");
+        assert!(
+            warning.starts_with("grows: it cannot be rotated: "),
+            "{warning}"
+        );
         // Not tried again at each write.
         fs::remove_dir(numbered(&path, 1)).unwrap();
         bench.hand.advance(Duration::from_secs(59));
@@ -209,7 +277,13 @@ fn a_directory_that_is_gone_loses_lines_until_it_is_back() {
     // Moved away with its directory it still has a name: it goes on there, and nothing is lost.
     fs::rename(folder.path().join("sub"), folder.path().join("away")).unwrap();
     bench.log_some(9, 10);
-    assert_eq!((numbers(&folder.path().join("away/d.jsonl")), bench.dropped()), (vec![7, 8, 9], 4));
+    assert_eq!(
+        (
+            numbers(&folder.path().join("away/d.jsonl")),
+            bench.dropped()
+        ),
+        (vec![7, 8, 9], 4)
+    );
 }
 
 #[test]
@@ -240,7 +314,13 @@ fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
 fn what_is_no_plain_file_is_left_alone() {
     let folder = Folder::new();
     let path = folder.path().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     let reader = std::thread::spawn({
         let path = path.clone();
         move || fs::read_to_string(path).unwrap().lines().count()

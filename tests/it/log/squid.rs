@@ -6,8 +6,14 @@ const URL: &str = "http://www.example.com:8080/a?b=c";
 
 /// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, and what is told of it.
 fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut Record)) -> String {
-    let bench = Bench::new(LogSettings { format: LineFormat::Squid, ..settings });
-    let mut record = bench.recorder.begin(bench.clock.now(), &Method::from_bytes(method.as_bytes()).unwrap());
+    let bench = Bench::new(LogSettings {
+        format: LineFormat::Squid,
+        ..settings
+    });
+    let mut record = bench.recorder.begin(
+        bench.clock.now(),
+        &Method::from_bytes(method.as_bytes()).unwrap(),
+    );
     record.client("192.0.2.1".parse().unwrap());
     record.crawler(bench.metrics.crawler("news-bot"));
     bench.hand.advance(Duration::from_millis(1_250));
@@ -15,7 +21,11 @@ fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut Record)) -> 
     drop(record);
     assert_eq!(bench.log().flush(LONG), Closed::Done);
     let text = bench.disk.text();
-    assert!(text.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)), "{text}");
+    assert!(
+        text.bytes()
+            .all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)),
+        "{text}"
+    );
     assert_eq!(text.split_ascii_whitespace().count(), 10, "{text}");
     text
 }
@@ -196,13 +206,18 @@ fn every_kind_has_its_line() {
 /// Whoever has no name of ours is no user.
 #[test]
 fn anonymous_is_nobody() {
-    let bench = Bench::new(LogSettings { format: LineFormat::Squid, ..LogSettings::default() });
+    let bench = Bench::new(LogSettings {
+        format: LineFormat::Squid,
+        ..LogSettings::default()
+    });
     bench.begin().client("2001:db8::1".parse().unwrap());
     assert_eq!(bench.log().flush(LONG), Closed::Done);
-    let expected =
-        "1767225600.000      0 - TCP_MISS_ABORTED/000 0 GET error:invalid-request - HIER_NONE/- -\n";
+    let expected = "1767225600.000      0 - TCP_MISS_ABORTED/000 0 GET error:invalid-request - HIER_NONE/- -\n";
     let found = bench.disk.text();
-    assert!(found == expected.replace(" - TCP", " 2001:db8::1 TCP"), "{found}");
+    assert!(
+        found == expected.replace(" - TCP", " 2001:db8::1 TCP"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -221,10 +236,16 @@ fn hostile_text_is_one_field() {
 
 #[test]
 fn queries_are_redacted() {
-    let settings = LogSettings { query: QueryText::Redacted, ..LogSettings::default() };
+    let settings = LogSettings {
+        query: QueryText::Redacted,
+        ..LogSettings::default()
+    };
     let found = line(settings, "GET", |record| {
         to_url(record);
         by_origin(record, 200);
     });
-    assert!(found.contains(" http://www.example.com:8080/a?redacted "), "{found}");
+    assert!(
+        found.contains(" http://www.example.com:8080/a?redacted "),
+        "{found}"
+    );
 }

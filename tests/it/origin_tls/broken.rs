@@ -22,19 +22,49 @@ const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 fn handshakes_that_fail() {
     let ours = Authority::new();
     let (protocol, alert) = ("tls_protocol_error", "tls_alert_received");
-    let not_tls = Failure { status: 502, error: protocol, words: "what the origin sends is not TLS" };
-    let refuses = Failure { status: 502, error: alert, words: "the origin refuses TLS: handshake_failure" };
-    let unknown =
-        Failure { status: 502, error: alert, words: "the origin does not know the host: unrecognized_name" };
-    let late = Failure { status: 504, error: "connection_timeout", words: "no TLS handshake in time" };
+    let not_tls = Failure {
+        status: 502,
+        error: protocol,
+        words: "what the origin sends is not TLS",
+    };
+    let refuses = Failure {
+        status: 502,
+        error: alert,
+        words: "the origin refuses TLS: handshake_failure",
+    };
+    let unknown = Failure {
+        status: 502,
+        error: alert,
+        words: "the origin does not know the host: unrecognized_name",
+    };
+    let late = Failure {
+        status: 504,
+        error: "connection_timeout",
+        words: "no TLS handshake in time",
+    };
     for (case, origin, want, connections) in [
-        ("speaks HTTP", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), not_tls, 1),
+        (
+            "speaks HTTP",
+            says(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+            not_tls,
+            1,
+        ),
         ("speaks SSH", says(b"SSH-2.0-x\r\n"), not_tls, 1),
         ("refuses", says(HANDSHAKE_FAILURE), refuses, 2),
-        ("does not know the name", says(UNRECOGNIZED_NAME), unknown, 1),
+        (
+            "does not know the name",
+            says(UNRECOGNIZED_NAME),
+            unknown,
+            1,
+        ),
         ("closes", Origin::start(|visit| visit.close()), CLOSED, 2),
         ("resets", Origin::start(|visit| visit.reset()), CLOSED, 2),
-        ("hangs", Origin::start(|visit| visit.wait_for_the_end()), late, 2),
+        (
+            "hangs",
+            Origin::start(|visit| visit.wait_for_the_end()),
+            late,
+            2,
+        ),
     ] {
         // Of its own: a host that fails three times is left to rest.
         let gate = gate(&ours);
@@ -48,11 +78,19 @@ fn handshakes_that_fail() {
 fn handshakes_that_ask_for_more() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let alert = |words| Failure { status: 502, error: "tls_alert_received", words };
+    let alert = |words| Failure {
+        status: 502,
+        error: "tls_alert_received",
+        words,
+    };
     let mut h2 = Arc::unwrap_or_clone(ours.server(&["a.test"]));
     h2.alpn_protocols = vec![b"h2".to_vec()];
     for (case, server, words) in [
-        ("HTTP/2 alone", Arc::new(h2), "the origin speaks no HTTP/1.1 inside TLS"),
+        (
+            "HTTP/2 alone",
+            Arc::new(h2),
+            "the origin speaks no HTTP/1.1 inside TLS",
+        ),
         (
             "a client's certificate",
             ours.mutual(&["a.test"]),
@@ -64,7 +102,11 @@ fn handshakes_that_ask_for_more() {
             let _ = visit.socket.shutdown(Shutdown::Write);
             visit.wait_for_the_end();
         });
-        check_failed(&get(gate.proxy, &origin.url("a.test", "/")), alert(words), case);
+        check_failed(
+            &get(gate.proxy, &origin.url("a.test", "/")),
+            alert(words),
+            case,
+        );
         assert_eq!(origin.connections().len(), 1, "{case}");
     }
 }
@@ -78,7 +120,12 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
     for (case, text, ending, whole) in [
         ("ended in order", until_close.clone(), Ending::InOrder, true),
         ("cut", until_close, Ending::Cut, false),
-        ("a length, and cut behind it", answer("half"), Ending::Cut, true),
+        (
+            "a length, and cut behind it",
+            answer("half"),
+            Ending::Cut,
+            true,
+        ),
         (
             "a length, and cut before it",
             with("", "half").replace("Length: 4", "Length: 9"),
@@ -88,7 +135,9 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
     ] {
         let server = ours.server(&["a.test"]);
         let origin = Origin::start(move |visit| {
-            let Some(mut stream) = visit.handshake(&server) else { return };
+            let Some(mut stream) = visit.handshake(&server) else {
+                return;
+            };
             let _ = visit.request(&mut stream);
             stream.write_all(text.as_bytes()).unwrap();
             if ending == Ending::InOrder {
@@ -99,10 +148,12 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
             visit.wait_for_the_end();
         });
         let page = try_get(gate.proxy, &origin.url("a.test", "/"));
-        let came = page.as_ref().is_some_and(|page| match page.field("content-length").parse::<usize>() {
-            Ok(length) => page.body.len() == length,
-            Err(_) => page.body.ends_with("0\r\n\r\n"),
-        });
+        let came =
+            page.as_ref()
+                .is_some_and(|page| match page.field("content-length").parse::<usize>() {
+                    Ok(length) => page.body.len() == length,
+                    Err(_) => page.body.ends_with("0\r\n\r\n"),
+                });
         assert_eq!(came, whole, "{case}: {page:?}");
     }
     let incomplete = "crawlgate_upstream_errors_total{error=\"http_response_incomplete\"}";
@@ -117,7 +168,10 @@ fn no_answer_tells_another_way() {
     let fields = "Alt-Svc: h3=\":443\"; ma=86400\r\nX-Kept: yes\r\n";
     let origin = Origin::secure(ours.server(&["a.test"]), move |_| with(fields, "page"));
     let page = get(gate.proxy, &origin.url("a.test", "/"));
-    assert_eq!((page.field("alt-svc"), page.field("x-kept"), &*page.body), ("", "yes", "page"));
+    assert_eq!(
+        (page.field("alt-svc"), page.field("x-kept"), &*page.body),
+        ("", "yes", "page")
+    );
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

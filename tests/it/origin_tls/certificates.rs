@@ -20,17 +20,36 @@ fn a_good_certificate_passes() {
     assert_eq!(page.field("crawl-status"), "ACCEPTED");
     let head = &origin.connections()[0].heads[0].to_ascii_lowercase();
     assert!(head.starts_with("get /page?x=1 http/1.1\r\n"), "{head}");
-    assert!(head.contains(&format!("\r\nhost: a.test:{}\r\n", origin.port)), "{head}");
+    assert!(
+        head.contains(&format!("\r\nhost: a.test:{}\r\n", origin.port)),
+        "{head}"
+    );
 }
 
 #[test]
 fn no_other_certificate_does() {
-    let (ours, theirs, forged) = (Authority::new(), Authority::named("a stranger"), Authority::new());
+    let (ours, theirs, forged) = (
+        Authority::new(),
+        Authority::named("a stranger"),
+        Authority::new(),
+    );
     let authority = IsCa::Ca(BasicConstraints::Unconstrained);
     for (case, server, words) in [
-        ("expired", ours.leaf(&["a.test"], When::Past).server(), "the certificate has expired"),
-        ("of tomorrow", ours.leaf(&["a.test"], When::Future).server(), "the certificate is not valid yet"),
-        ("self-signed", self_signed(&["a.test"], IsCa::NoCa).server(), "the certificate is self-signed"),
+        (
+            "expired",
+            ours.leaf(&["a.test"], When::Past).server(),
+            "the certificate has expired",
+        ),
+        (
+            "of tomorrow",
+            ours.leaf(&["a.test"], When::Future).server(),
+            "the certificate is not valid yet",
+        ),
+        (
+            "self-signed",
+            self_signed(&["a.test"], IsCa::NoCa).server(),
+            "the certificate is self-signed",
+        ),
         (
             "self-signed as an authority",
             self_signed(&["a.test"], authority).server(),
@@ -46,7 +65,11 @@ fn no_other_certificate_does() {
             ours.server(&["127.0.0.1"]),
             "the certificate is not valid for the name of the host",
         ),
-        ("a stranger's", theirs.server(&["a.test"]), "the certificate comes from an unknown issuer"),
+        (
+            "a stranger's",
+            theirs.server(&["a.test"]),
+            "the certificate comes from an unknown issuer",
+        ),
         (
             "a stranger's in our name",
             forged.server(&["a.test"]),
@@ -70,13 +93,21 @@ fn an_address_needs_itself_in_the_certificate() {
         assert_eq!(page("[::1]", &six).body, "by address");
     }
     let words = "the certificate is not valid for the name of the host";
-    check(gate.proxy, "127.0.0.1", ours.server(&["a.test", "127.0.0.2"]), words, "another address");
+    check(
+        gate.proxy,
+        "127.0.0.1",
+        ours.server(&["a.test", "127.0.0.2"]),
+        words,
+        "another address",
+    );
 }
 
 /// Not every machine that builds this has IPv6.
 fn six(server: Arc<ServerConfig>) -> Option<Origin> {
     let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    Origin::at(address, move |visit| visit.secure(&server, &|_: &str| answer("by address")))
+    Origin::at(address, move |visit| {
+        visit.secure(&server, &|_: &str| answer("by address"))
+    })
 }
 
 #[track_caller]
@@ -90,5 +121,9 @@ fn check(
     let origin = Origin::secure(server, |_| answer(SECRET));
     check_failed(&get(proxy, &origin.url(host, "/")), untrusted(words), case);
     // A certificate is no matter of the hello: it is not asked for twice.
-    assert_eq!((origin.connections().len(), origin.requests()), (1, 0), "{case}");
+    assert_eq!(
+        (origin.connections().len(), origin.requests()),
+        (1, 0),
+        "{case}"
+    );
 }

@@ -33,7 +33,9 @@ impl Authority {
     pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, format!("EVIL {name}"));
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("EVIL {name}"));
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
@@ -45,7 +47,10 @@ impl Authority {
     pub(crate) fn leaf(&self, names: &[&str], when: When) -> Leaf {
         let key = KeyPair::generate().unwrap();
         let certificate = params(names, when).signed_by(&key, &self.0).unwrap();
-        Leaf { certificate: certificate.der().clone(), key }
+        Leaf {
+            certificate: certificate.der().clone(),
+            key,
+        }
     }
 
     /// An origin's TLS with a good certificate.
@@ -59,18 +64,28 @@ impl Authority {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.unwrap().with_client_cert_verifier(clients.build().unwrap());
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let builder =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder
+            .unwrap()
+            .with_client_cert_verifier(clients.build().unwrap());
         let key = PrivateKeyDer::try_from(leaf.key.serialize_der()).unwrap();
-        Arc::new(builder.with_single_cert(vec![leaf.certificate], key).unwrap())
+        Arc::new(
+            builder
+                .with_single_cert(vec![leaf.certificate], key)
+                .unwrap(),
+        )
     }
 }
 
 fn params(names: &[&str], when: When) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
-    params.distinguished_name.push(DnType::CommonName, "EVIL name");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "EVIL name");
     let now = OffsetDateTime::now_utc();
     let (from, to) = match when {
         When::Now => (-1, 1),
@@ -87,7 +102,10 @@ pub(crate) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
     let mut params = params(names, When::Now);
     params.is_ca = is_ca;
     let certificate = params.self_signed(&key).unwrap();
-    Leaf { certificate: certificate.der().clone(), key }
+    Leaf {
+        certificate: certificate.der().clone(),
+        key,
+    }
 }
 
 impl Leaf {
@@ -101,9 +119,14 @@ impl Leaf {
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let builder =
+            ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
         let builder = builder.unwrap().with_no_client_auth();
         let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
-        Arc::new(builder.with_single_cert(vec![self.certificate], key).unwrap())
+        Arc::new(
+            builder
+                .with_single_cert(vec![self.certificate], key)
+                .unwrap(),
+        )
     }
 }

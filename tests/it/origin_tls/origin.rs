@@ -42,9 +42,15 @@ impl Origin {
     }
 
     /// At this address; none if the machine does not have it.
-    pub(crate) fn at(address: IpAddr, serve: impl Fn(Visit) + Send + Sync + 'static) -> Option<Self> {
+    pub(crate) fn at(
+        address: IpAddr,
+        serve: impl Fn(Visit) + Send + Sync + 'static,
+    ) -> Option<Self> {
         let listener = TcpListener::bind(SocketAddr::new(address, 0)).ok()?;
-        let origin = Self { port: listener.local_addr().ok()?.port(), noted: Arc::default() };
+        let origin = Self {
+            port: listener.local_addr().ok()?.port(),
+            noted: Arc::default(),
+        };
         let (noted, serve) = (Arc::clone(&origin.noted), Arc::new(serve));
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
@@ -54,7 +60,13 @@ impl Origin {
                     noted.len() - 1
                 };
                 let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
-                thread::spawn(move || serve(Visit { socket, number, noted }));
+                thread::spawn(move || {
+                    serve(Visit {
+                        socket,
+                        number,
+                        noted,
+                    })
+                });
             }
         });
         Some(origin)
@@ -79,7 +91,10 @@ impl Origin {
 
     /// How many requests came.
     pub(crate) fn requests(&self) -> usize {
-        self.connections().iter().map(|connection| connection.heads.len()).sum()
+        self.connections()
+            .iter()
+            .map(|connection| connection.heads.len())
+            .sum()
     }
 }
 
@@ -109,8 +124,12 @@ impl Visit {
             tls.complete_io(&mut socket).ok()?;
         }
         self.note(|connection| {
-            connection.resumed = tls.handshake_kind().map(|kind| kind == HandshakeKind::Resumed);
-            connection.group = tls.negotiated_key_exchange_group().map(|group| group.name());
+            connection.resumed = tls
+                .handshake_kind()
+                .map(|kind| kind == HandshakeKind::Resumed);
+            connection.group = tls
+                .negotiated_key_exchange_group()
+                .map(|group| group.name());
             connection.protocol = tls.alpn_protocol().map(<[u8]>::to_vec);
         });
         Some(StreamOwned::new(tls, socket))
@@ -121,7 +140,9 @@ impl Visit {
         if self.hello().is_none() {
             return;
         }
-        let Some(mut stream) = self.handshake(config) else { return };
+        let Some(mut stream) = self.handshake(config) else {
+            return;
+        };
         self.serve(&mut stream, answer);
     }
 
@@ -129,7 +150,11 @@ impl Visit {
     pub(crate) fn serve(&self, stream: &mut (impl Read + Write), answer: &impl Fn(&str) -> String) {
         while let Some(head) = self.request(stream) {
             let answer = answer(&head);
-            if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+            if stream
+                .write_all(answer.as_bytes())
+                .and_then(|()| stream.flush())
+                .is_err()
+            {
                 return;
             }
             if answer.contains("Connection: close") {

@@ -23,7 +23,11 @@ fn https_and_http_of_one_authority_are_kept_apart() {
         assert_eq!(get(gate.proxy, &secure).body, "over TLS");
     }
     let seen = origin.connections();
-    assert_eq!(seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(), [3, 3], "{seen:?}");
+    assert_eq!(
+        seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(),
+        [3, 3],
+        "{seen:?}"
+    );
 }
 
 /// A rule that skips is for the requests that it matches: not for others on its connection, nor on its session.
@@ -40,11 +44,19 @@ fn skip_is_for_its_own_requests() {
         let lax = get(gate.proxy, &origin.url("a.test", "/lax"));
         assert_eq!((lax.status, &*lax.body), (200, "anybody's"), "{lax:?}");
         let strict = get(gate.proxy, &origin.url("a.test", "/strict"));
-        check_failed(&strict, untrusted("the certificate is self-signed"), "strict");
+        check_failed(
+            &strict,
+            untrusted("the certificate is self-signed"),
+            "strict",
+        );
     }
     let seen = origin.connections();
     // One connection for both that may, and one for each that may not.
-    assert_eq!(seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(), [2, 0, 0], "{seen:?}");
+    assert_eq!(
+        seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(),
+        [2, 0, 0],
+        "{seen:?}"
+    );
     assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
 }
 
@@ -57,5 +69,12 @@ fn who_proved_itself_serves_those_who_ask_for_proof() {
     for path in ["/strict", "/lax", "/strict", "/lax"] {
         assert_eq!(get(gate.proxy, &origin.url("a.test", path)).body, "page");
     }
-    assert_eq!(origin.connections().iter().map(|c| c.heads.len()).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(
+        origin
+            .connections()
+            .iter()
+            .map(|c| c.heads.len())
+            .collect::<Vec<_>>(),
+        [2, 2]
+    );
 }

@@ -19,18 +19,32 @@ fn it_is_fetched_over_tls_and_holds_for_its_scheme_alone() {
     let gate = gate_with(&ours, "", &obedient());
     let server = ours.server(&["a.test"]);
     let origin = Origin::start(move |visit| match visit.hello() {
-        Some(_) => visit.secure(&server, &|head: &str| answer(if is_robots(head) { FORBIDS } else { "tls" })),
-        None => {
-            visit.serve(&mut &visit.socket, &|head: &str| answer(if is_robots(head) { "" } else { "clear" }))
-        }
+        Some(_) => visit.secure(&server, &|head: &str| {
+            answer(if is_robots(head) { FORBIDS } else { "tls" })
+        }),
+        None => visit.serve(&mut &visit.socket, &|head: &str| {
+            answer(if is_robots(head) { "" } else { "clear" })
+        }),
     });
     let secure = |path: &str| get(gate.proxy, &origin.url("a.test", path));
-    let clear = |path: &str| get(gate.proxy, &origin.url("a.test", path).replace("https:", "http:"));
+    let clear = |path: &str| {
+        get(
+            gate.proxy,
+            &origin.url("a.test", path).replace("https:", "http:"),
+        )
+    };
     let refused = secure("/closed");
-    assert_eq!((refused.status, refused.field("crawl-reason")), (451, "robots_txt"), "{refused:?}");
+    assert_eq!(
+        (refused.status, refused.field("crawl-reason")),
+        (451, "robots_txt"),
+        "{refused:?}"
+    );
     assert_eq!(secure("/open").body, "tls");
     assert_eq!(clear("/closed").body, "clear");
-    assert_eq!(metric(&gate, "crawlgate_robots_fetches_total{result=\"file\"}"), 2.0);
+    assert_eq!(
+        metric(&gate, "crawlgate_robots_fetches_total{result=\"file\"}"),
+        2.0
+    );
 }
 
 #[test]
@@ -39,13 +53,19 @@ fn redirects_lead_from_one_scheme_to_the_other() {
     let gate = gate_with(&ours, "", &obedient());
     let last = Origin::secure(ours.server(&["b.test"]), |_| answer(FORBIDS));
     let place = last.url("b.test", "/rules");
-    let middle = Origin::start(move |visit| visit.serve(&mut &visit.socket, &|_: &str| moved(&place)));
+    let middle =
+        Origin::start(move |visit| visit.serve(&mut &visit.socket, &|_: &str| moved(&place)));
     let place = middle.url("b.test", "/moved").replace("https:", "http:");
-    let first = Origin::secure(ours.server(&["a.test"]), move |head| match is_robots(head) {
-        true => moved(&place),
-        false => answer("page"),
+    let first = Origin::secure(ours.server(&["a.test"]), move |head| {
+        match is_robots(head) {
+            true => moved(&place),
+            false => answer("page"),
+        }
     });
-    assert_eq!(get(gate.proxy, &first.url("a.test", "/closed")).field("crawl-reason"), "robots_txt");
+    assert_eq!(
+        get(gate.proxy, &first.url("a.test", "/closed")).field("crawl-reason"),
+        "robots_txt"
+    );
     assert_eq!(get(gate.proxy, &first.url("a.test", "/open")).body, "page");
     assert_eq!((middle.requests(), last.requests()), (1, 1));
 }
@@ -62,7 +82,10 @@ fn a_bad_certificate_is_told_of_the_page_too() {
         check_failed(&get(gate.proxy, &origin.url("a.test", path)), want, path);
     }
     assert_eq!((origin.connections().len(), origin.requests()), (1, 0));
-    assert_eq!(metric(&gate, "crawlgate_robots_fetches_total{result=\"tls\"}"), 1.0);
+    assert_eq!(
+        metric(&gate, "crawlgate_robots_fetches_total{result=\"tls\"}"),
+        1.0
+    );
 }
 
 /// What a host that proved nothing says of itself holds for those alone who need no proof.
@@ -79,7 +102,11 @@ fn skip_does_not_spread_by_robots_txt() {
     let page = |path: &str| get(gate.proxy, &origin.url("a.test", path));
     assert_eq!(page("/lax").body, "anybody's");
     assert_eq!(page("/lax/closed").field("crawl-reason"), "robots_txt");
-    check_failed(&page("/strict"), untrusted("the certificate is self-signed"), "strict");
+    check_failed(
+        &page("/strict"),
+        untrusted("the certificate is self-signed"),
+        "strict",
+    );
     assert_eq!(page("/lax").body, "anybody's");
 }
 
@@ -93,7 +120,11 @@ fn skip_does_not_spread_by_redirects() {
     let place = last.url("b.test", "/rules");
     let first = Origin::secure(anybody("a.test"), move |_| moved(&place));
     let refused = get(gate.proxy, &first.url("a.test", "/lax"));
-    assert_eq!((refused.status, refused.field("crawl-reason")), (503, "robots_unreachable"), "{refused:?}");
+    assert_eq!(
+        (refused.status, refused.field("crawl-reason")),
+        (503, "robots_unreachable"),
+        "{refused:?}"
+    );
     assert_eq!((first.requests(), last.requests()), (1, 0));
 }
 
@@ -111,13 +142,28 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
     let told = |server: Arc<ServerConfig>| {
         let origin = Origin::secure(server, |_| answer(FORBIDS));
         let url = origin.url("a.test", "/closed");
-        crawlgate(folder.path(), &["robots", "fetch", "--config", "c.yaml", "--agent", "bot", &url], "")
+        crawlgate(
+            folder.path(),
+            &[
+                "robots", "fetch", "--config", "c.yaml", "--agent", "bot", &url,
+            ],
+            "",
+        )
     };
     let said = told(ours.server(&["a.test"]));
-    assert!(said.code == 0 && said.out.contains("outcome  file, status 200"), "{said:?}");
+    assert!(
+        said.code == 0 && said.out.contains("outcome  file, status 200"),
+        "{said:?}"
+    );
     let said = told(ours.leaf(&["a.test"], When::Past).server());
-    assert!(said.code == 1 && said.out.contains("outcome  tls\n"), "{said:?}");
-    assert!(said.out.contains("failure  the certificate has expired\n"), "{said:?}");
+    assert!(
+        said.code == 1 && said.out.contains("outcome  tls\n"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("failure  the certificate has expired\n"),
+        "{said:?}"
+    );
 }
 
 fn is_robots(head: &str) -> bool {

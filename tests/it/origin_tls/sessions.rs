@@ -21,12 +21,24 @@ fn the_second_connection_goes_on_with_the_session_of_the_first() {
     let gate = gate(&ours);
     let origin = Origin::secure(ours.server(&["a.test", "b.test"]), |_| last("page"));
     for host in ["a.test", "a.test", "b.test"] {
-        assert_eq!(get(gate.proxy, &origin.url(host, "/")).body, "page", "{host}");
+        assert_eq!(
+            get(gate.proxy, &origin.url(host, "/")).body,
+            "page",
+            "{host}"
+        );
     }
     let seen = origin.connections();
     let resumed: Vec<_> = seen.iter().map(|connection| connection.resumed).collect();
-    assert_eq!(resumed, [Some(false), Some(true), Some(false)], "another host begins anew");
-    assert!(seen.iter().all(|connection| connection.hello.is_some_and(|hello| hello > LARGE)), "{seen:?}");
+    assert_eq!(
+        resumed,
+        [Some(false), Some(true), Some(false)],
+        "another host begins anew"
+    );
+    assert!(
+        seen.iter()
+            .all(|connection| connection.hello.is_some_and(|hello| hello > LARGE)),
+        "{seen:?}"
+    );
     assert_eq!(seen[0].group, Some(NamedGroup::X25519MLKEM768));
 }
 
@@ -39,7 +51,10 @@ fn http_1_is_agreed_on() {
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let origin = Origin::secure(Arc::new(server), |_| last("page"));
     assert_eq!(get(gate.proxy, &origin.url("a.test", "/")).body, "page");
-    assert_eq!(origin.connections()[0].protocol.as_deref(), Some(&b"http/1.1"[..]));
+    assert_eq!(
+        origin.connections()[0].protocol.as_deref(),
+        Some(&b"http/1.1"[..])
+    );
 }
 
 #[test]
@@ -49,7 +64,8 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
     for (case, fail) in [
         ("closes", (|_| {}) as fn(&Visit)),
         ("resets", |visit| {
-            let _ = socket2::SockRef::from(&visit.socket).set_linger(Some(std::time::Duration::ZERO));
+            let _ =
+                socket2::SockRef::from(&visit.socket).set_linger(Some(std::time::Duration::ZERO));
         }),
         ("hangs", |visit| {
             let _ = visit.socket.set_read_timeout(Some(LONG));
@@ -59,9 +75,17 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
         let origin = old(ours.server(&["a.test"]), fail);
         for _ in 0..3 {
             let page = get(gate.proxy, &origin.url("a.test", "/"));
-            assert_eq!((page.status, &*page.body), (200, "page"), "{case}: {page:?}");
+            assert_eq!(
+                (page.status, &*page.body),
+                (200, "page"),
+                "{case}: {page:?}"
+            );
         }
-        let hellos = origin.connections().iter().map(|c| c.hello.unwrap() > LARGE).collect::<Vec<_>>();
+        let hellos = origin
+            .connections()
+            .iter()
+            .map(|c| c.hello.unwrap() > LARGE)
+            .collect::<Vec<_>>();
         assert_eq!(hellos, [true, false, false, false], "{case}");
     }
     // The reading of one host's hello says nothing of another.
@@ -77,9 +101,19 @@ fn an_old_origin_is_verified_too() {
     let gate = gate(&ours);
     let origin = old(theirs.server(&["a.test"]), |_| {});
     let want = untrusted("the certificate comes from an unknown issuer");
-    check_failed(&get(gate.proxy, &origin.url("a.test", "/")), want, "old and unknown");
+    check_failed(
+        &get(gate.proxy, &origin.url("a.test", "/")),
+        want,
+        "old and unknown",
+    );
     assert_eq!((origin.connections().len(), origin.requests()), (2, 0));
-    assert_eq!(metric(&gate, "crawlgate_upstream_errors_total{error=\"tls_certificate_error\"}"), 1.0);
+    assert_eq!(
+        metric(
+            &gate,
+            "crawlgate_upstream_errors_total{error=\"tls_certificate_error\"}"
+        ),
+        1.0
+    );
 }
 
 /// An origin that fails in this way on a hello which does not fit into one packet.

@@ -11,23 +11,43 @@ use crate::support::folder::Folder;
 #[test]
 fn verification_can_be_off_for_all_and_is_warned_of() {
     let gate = gate_with(&Authority::new(), ", verify_upstream: false", POLICY);
-    let origin = Origin::secure(self_signed(&["b.test"], IsCa::NoCa).server(), |_| answer("anybody's"));
-    assert_eq!(get(gate.proxy, &origin.url("a.test", "/strict")).body, "anybody's");
+    let origin = Origin::secure(self_signed(&["b.test"], IsCa::NoCa).server(), |_| {
+        answer("anybody's")
+    });
+    assert_eq!(
+        get(gate.proxy, &origin.url("a.test", "/strict")).body,
+        "anybody's"
+    );
     assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
     let said = gate.said();
-    assert!(said.contains("warning: no origin has to prove who it is"), "{said}");
+    assert!(
+        said.contains("warning: no origin has to prove who it is"),
+        "{said}"
+    );
     assert!(said.contains("warning: rule lax: `verify: skip`"), "{said}");
 }
 
 #[test]
 fn check_warns_too() {
     let folder = Folder::new();
-    folder.write("c.yaml", "tls: { verify_upstream: false }\npolicy: { path: p.yaml }\n");
+    folder.write(
+        "c.yaml",
+        "tls: { verify_upstream: false }\npolicy: { path: p.yaml }\n",
+    );
     folder.write("p.yaml", POLICY);
     let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.err.contains("c.yaml:1:25: warning: no origin has to prove who it is"), "{}", said.err);
-    assert!(said.err.contains("warning: rule lax: `verify: skip`"), "{}", said.err);
+    assert!(
+        said.err
+            .contains("c.yaml:1:25: warning: no origin has to prove who it is"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err.contains("warning: rule lax: `verify: skip`"),
+        "{}",
+        said.err
+    );
     assert!(said.out.contains("0 errors, 2 warnings"), "{}", said.out);
 }
 
@@ -36,8 +56,16 @@ fn roots_that_cannot_be_used_are_named() {
     let pem = Authority::new().pem();
     for (case, text, told) in [
         ("missing", None, "No such file"),
-        ("empty", Some(String::new()), "there is no certificate in it"),
-        ("no PEM", Some(pem.replace("-----END", "END")), "certificate 1 is no PEM"),
+        (
+            "empty",
+            Some(String::new()),
+            "there is no certificate in it",
+        ),
+        (
+            "no PEM",
+            Some(pem.replace("-----END", "END")),
+            "certificate 1 is no PEM",
+        ),
         (
             "no certificate",
             Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into()),
@@ -45,15 +73,23 @@ fn roots_that_cannot_be_used_are_named() {
         ),
     ] {
         let folder = Folder::new();
-        let listen = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\npolicy: { path: p.yaml }\n";
-        folder.write("c.yaml", format!("{listen}tls: {{ extra_roots: [more.pem] }}\n"));
+        let listen =
+            "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\npolicy: { path: p.yaml }\n";
+        folder.write(
+            "c.yaml",
+            format!("{listen}tls: {{ extra_roots: [more.pem] }}\n"),
+        );
         folder.write("p.yaml", POLICY);
         if let Some(text) = text {
             folder.write("more.pem", text);
         }
         let said = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
         assert_eq!(said.code, 3, "{case}: {said:?}");
-        assert!(said.err.contains("more.pem") && said.err.contains(told), "{case}: {}", said.err);
+        assert!(
+            said.err.contains("more.pem") && said.err.contains(told),
+            "{case}: {}",
+            said.err
+        );
     }
 }
 

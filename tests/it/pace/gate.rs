@@ -57,24 +57,43 @@ impl Bench {
 
     pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: Snapshot<()>) -> Self {
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let limits = HoldLimits { of_one, of_all: 1_000, longest: Duration::from_secs(2) };
+        let limits = HoldLimits {
+            of_one,
+            of_all: 1_000,
+            longest: Duration::from_secs(2),
+        };
         let hold = Arc::new(Hold::new(Store::embedded(), limits, clock, metrics.clone()));
-        Self { in_force: Arc::new(InForce::new(snapshot)), hold, metrics }
+        Self {
+            in_force: Arc::new(InForce::new(snapshot)),
+            hold,
+            metrics,
+        }
     }
 
     pub(super) async fn ask(&self, url: &str, fields: &[(&str, &str)]) -> Came {
         self.ask_as(Crawler::anonymous(), url, fields).await
     }
 
-    pub(super) async fn ask_as(&self, crawler: Crawler, url: &str, fields: &[(&str, &str)]) -> Came {
+    pub(super) async fn ask_as(
+        &self,
+        crawler: Crawler,
+        url: &str,
+        fields: &[(&str, &str)],
+    ) -> Came {
         let passage = self.passage(crawler, url, fields).await;
-        let Passage { outcome, judged, held } = passage;
+        let Passage {
+            outcome,
+            judged,
+            held,
+        } = passage;
         match outcome {
             Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
             Outcome::Robots(_) => unreachable!("the policies of these tests do not obey"),
-            Outcome::Answer(refusal) => {
-                Came::Refused(refusal.reason, refusal.retry_after, judged.policy().revision().to_owned())
-            }
+            Outcome::Answer(refusal) => Came::Refused(
+                refusal.reason,
+                refusal.retry_after,
+                judged.policy().revision().to_owned(),
+            ),
         }
     }
 
@@ -90,9 +109,17 @@ impl Bench {
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
-        let way =
-            Way { destinations: &Anywhere, robots: &NoRobots, in_force: &self.in_force, waits, ledger: None };
+        let waits = Waits {
+            hold: &self.hold,
+            profile: &|| Profile::Generic,
+        };
+        let way = Way {
+            destinations: &Anywhere,
+            robots: &NoRobots,
+            in_force: &self.in_force,
+            waits,
+            ledger: None,
+        };
         request(asked, self.in_force.load(), &way).await
     }
 
@@ -110,14 +137,19 @@ impl Bench {
     pub(super) fn gauge(&self, name: &str) -> f64 {
         self.hold.sweep();
         let text = self.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
     }
 
     pub(super) async fn until_held(&self, count: f64) {
         let began = Instant::now();
         while self.gauge("crawlgate_held_requests") != count {
-            assert!(began.elapsed() < Duration::from_secs(5), "{count} are to be held");
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{count} are to be held"
+            );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -134,7 +166,9 @@ impl Came {
     pub(super) fn refused(self) -> (Reason, Option<u64>, String) {
         match self {
             Self::Went(..) => panic!("{self:?}"),
-            Self::Refused(reason, after, revision) => (reason, after.map(|time| time.as_secs()), revision),
+            Self::Refused(reason, after, revision) => {
+                (reason, after.map(|time| time.as_secs()), revision)
+            }
         }
     }
 }
@@ -144,7 +178,12 @@ pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
-    Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
+    Snapshot::new(
+        compiled
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
+            .policy,
+        (),
+    )
 }
 
 #[tokio::test]
@@ -163,14 +202,32 @@ async fn the_second_waits_for_the_delay_and_is_told_so() {
 async fn keys_are_hosts_addresses_or_domains() {
     for (key, first, second, one) in [
         ("host", "http://a.test/", "http://a.test:81/", true),
-        ("host", "http://a.example.com/", "http://b.example.com/", false),
-        ("registrable_domain", "http://a.example.com/", "http://b.example.com/", true),
-        ("registrable_domain", "http://a.github.io/", "http://b.github.io/", false),
+        (
+            "host",
+            "http://a.example.com/",
+            "http://b.example.com/",
+            false,
+        ),
+        (
+            "registrable_domain",
+            "http://a.example.com/",
+            "http://b.example.com/",
+            true,
+        ),
+        (
+            "registrable_domain",
+            "http://a.github.io/",
+            "http://b.github.io/",
+            false,
+        ),
         ("address", "http://a.test/", "http://b.test/", true),
     ] {
         let bench = Bench::new(&format!("{{ key: {key}, delay: 10s, max_hold: 0s }}"));
         bench.pass(first).await;
-        let waits = matches!(bench.ask(second, &[]).await, Came::Refused(Reason::RateLimited, ..));
+        let waits = matches!(
+            bench.ask(second, &[]).await,
+            Came::Refused(Reason::RateLimited, ..)
+        );
         assert_eq!(waits, one, "{key}: {first} {second}");
     }
 }
@@ -184,7 +241,10 @@ async fn what_belongs_to_a_page_has_limits_of_its_own() {
         bench.ask("http://a.test/1.png", &embed).await.went(),
         bench.ask("http://a.test/2.png", &embed).await.went(),
     ];
-    assert_eq!(bench.ask("http://a.test/3.png", &embed).await.refused().0, Reason::RateLimited);
+    assert_eq!(
+        bench.ask("http://a.test/3.png", &embed).await.refused().0,
+        Reason::RateLimited
+    );
 }
 
 #[tokio::test]
@@ -198,13 +258,24 @@ async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
         ("100ms", Some("soon"), may_wait(), 100),
         ("10s", Some("0"), may_wait(), 0),
     ] {
-        let bench = Bench::new(&format!("{{ delay: 1m, jitter: none, max_hold: {max_hold} }}"));
+        let bench = Bench::new(&format!(
+            "{{ delay: 1m, jitter: none, max_hold: {max_hold} }}"
+        ));
         bench.pass("http://a.test/").await;
-        let fields: Vec<_> = asked.map(|wait| ("crawl-max-wait", wait)).into_iter().collect();
+        let fields: Vec<_> = asked
+            .map(|wait| ("crawl-max-wait", wait))
+            .into_iter()
+            .collect();
         let began = Instant::now();
-        let (reason, after, _) = bench.ask_as(crawler, "http://a.test/2", &fields).await.refused();
+        let (reason, after, _) = bench
+            .ask_as(crawler, "http://a.test/2", &fields)
+            .await
+            .refused();
         let waited = u64::try_from(began.elapsed().as_millis()).unwrap();
-        assert!((waits_ms..waits_ms + 150).contains(&waited), "{max_hold} {asked:?}: {waited} ms");
+        assert!(
+            (waits_ms..waits_ms + 150).contains(&waited),
+            "{max_hold} {asked:?}: {waited} ms"
+        );
         assert_eq!((reason, after), (Reason::RateLimited, Some(60)));
     }
 }
@@ -213,17 +284,26 @@ async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
 async fn who_may_not_wait_or_finds_no_place_is_sent_away_at_once() {
     let bench = Bench::new("{ delay: 1m, overflow: refuse }");
     bench.pass("http://a.test/").await;
-    assert_eq!(bench.ask("http://a.test/2", &[]).await.refused().0, Reason::RateLimited);
+    assert_eq!(
+        bench.ask("http://a.test/2", &[]).await.refused().0,
+        Reason::RateLimited
+    );
 
     let bench = Bench::with_limits("{ delay: 1m, jitter: none }", 2);
     bench.pass("http://a.test/").await;
-    let waiting = [bench.start("http://a.test/2"), bench.start("http://a.test/3")];
+    let waiting = [
+        bench.start("http://a.test/2"),
+        bench.start("http://a.test/3"),
+    ];
     bench.until_held(2.0).await;
     let (reason, after, _) = bench.ask("http://a.test/4", &[]).await.refused();
     assert_eq!((reason, after), (Reason::QueueFull, Some(180)));
     waiting.iter().for_each(JoinHandle::abort);
     bench.until_held(0.0).await;
-    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 2.0);
+    assert_eq!(
+        bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+        2.0
+    );
     assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
 }
 
@@ -246,7 +326,13 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
     assert!(tokio::time::timeout(SOON, &mut waiting[0]).await.is_err());
     drop(second);
     drop(waiting.remove(0).await.unwrap().went());
-    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
+    assert_eq!(
+        (
+            bench.gauge("crawlgate_held_requests"),
+            bench.gauge("crawlgate_leases")
+        ),
+        (0.0, 0.0)
+    );
 }
 
 /// A name that is looked up while the policy changes.
@@ -269,19 +355,41 @@ impl Destinations for Slow<'_> {
 
 #[tokio::test]
 async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
-    for (rule, refused) in
-        [("{ id: no, forbid: { path: /2 } }", true), ("{ id: no, forbid: { path: /3 } }", false)]
-    {
+    for (rule, refused) in [
+        ("{ id: no, forbid: { path: /2 } }", true),
+        ("{ id: no, forbid: { path: /3 } }", false),
+    ] {
         let bench = Bench::new("{ delay: 0s }");
-        let (parts, ()) = http::Request::builder().uri("http://a.test/2").body(()).unwrap().into_parts();
-        let asked = Asked::new(UrlTarget::parse("http://a.test/2").unwrap(), Crawler::anonymous(), &parts);
-        let waits = Waits { hold: &bench.hold, profile: &|| Profile::Generic };
+        let (parts, ()) = http::Request::builder()
+            .uri("http://a.test/2")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let asked = Asked::new(
+            UrlTarget::parse("http://a.test/2").unwrap(),
+            Crawler::anonymous(),
+            &parts,
+        );
+        let waits = Waits {
+            hold: &bench.hold,
+            profile: &|| Profile::Generic,
+        };
         let slow = Slow(&bench.in_force, rule);
-        let way =
-            Way { destinations: &slow, robots: &NoRobots, in_force: &bench.in_force, waits, ledger: None };
-        let Passage { outcome, judged, .. } = request(asked, bench.in_force.load(), &way).await;
+        let way = Way {
+            destinations: &slow,
+            robots: &NoRobots,
+            in_force: &bench.in_force,
+            waits,
+            ledger: None,
+        };
+        let Passage {
+            outcome, judged, ..
+        } = request(asked, bench.in_force.load(), &way).await;
         assert_eq!(matches!(outcome, Outcome::Answer(_)), refused, "{rule}");
-        assert_eq!(judged.policy().revision(), bench.in_force.load().policy.revision());
+        assert_eq!(
+            judged.policy().revision(),
+            bench.in_force.load().policy.revision()
+        );
         drop(outcome);
         assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
     }
@@ -292,7 +400,10 @@ async fn who_comes_again_stands_where_it_stood() {
     let bench = Bench::new("{ delay: 0s, concurrency: 1 }");
     let (first, _) = bench.ask("http://a.test/0", &[]).await.went();
     let hasty = [("crawl-max-wait", "0")];
-    assert_eq!(bench.ask("http://a.test/1", &hasty).await.refused().0, Reason::RateLimited);
+    assert_eq!(
+        bench.ask("http://a.test/1", &hasty).await.refused().0,
+        Reason::RateLimited
+    );
     let later = bench.start("http://a.test/2");
     bench.until_held(1.0).await;
     let again = bench.start("http://a.test/1");
@@ -308,9 +419,21 @@ async fn who_comes_again_stands_where_it_stood() {
 async fn a_policy_that_changes_during_a_hold_judges_again() {
     let politeness = "{ delay: 300ms, jitter: none }";
     for (politeness_then, rule, reason) in [
-        (politeness, "{ id: no, forbid: { path: /2 } }", Some(Reason::Rule)),
-        (politeness, "{ id: yes, when: { path: /2 }, then: allow }", None),
-        ("{ delay: 1m, max_hold: 400ms }", "", Some(Reason::RateLimited)),
+        (
+            politeness,
+            "{ id: no, forbid: { path: /2 } }",
+            Some(Reason::Rule),
+        ),
+        (
+            politeness,
+            "{ id: yes, when: { path: /2 }, then: allow }",
+            None,
+        ),
+        (
+            "{ delay: 1m, max_hold: 400ms }",
+            "",
+            Some(Reason::RateLimited),
+        ),
     ] {
         let bench = Bench::new(politeness);
         bench.pass("http://a.test/1").await;
@@ -325,7 +448,13 @@ async fn a_policy_that_changes_during_a_hold_judges_again() {
             }
             (came, _) => panic!("{rule}: {came:?}"),
         }
-        assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_leases")), (0.0, 0.0));
+        assert_eq!(
+            (
+                bench.gauge("crawlgate_held_requests"),
+                bench.gauge("crawlgate_leases")
+            ),
+            (0.0, 0.0)
+        );
     }
 }
 
@@ -333,14 +462,20 @@ async fn a_policy_that_changes_during_a_hold_judges_again() {
 async fn who_waits_when_the_proxy_goes_down_is_sent_away_at_once() {
     let bench = Bench::new("{ delay: 1m }");
     bench.pass("http://a.test/").await;
-    let waiting = [bench.start("http://a.test/2"), bench.start("http://a.test/3")];
+    let waiting = [
+        bench.start("http://a.test/2"),
+        bench.start("http://a.test/3"),
+    ];
     bench.until_held(2.0).await;
     bench.hold.close();
     for waits in waiting {
         let came = tokio::time::timeout(SOON, waits).await.unwrap();
         assert_eq!(came.unwrap().refused().0, Reason::ShuttingDown);
     }
-    assert_eq!(bench.ask("http://a.test/4", &[]).await.refused().0, Reason::ShuttingDown);
+    assert_eq!(
+        bench.ask("http://a.test/4", &[]).await.refused().0,
+        Reason::ShuttingDown
+    );
     bench.pass("http://b.test/").await;
 }
 
@@ -351,11 +486,20 @@ async fn an_origin_that_asks_for_rest_gets_it() {
         let host = field.unwrap_or("none");
         let (mut slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
         let fields = field.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
-        slot.answered(StatusCode::SERVICE_UNAVAILABLE, &fields.into_iter().collect());
+        slot.answered(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &fields.into_iter().collect(),
+        );
         drop(slot);
-        let (reason, told, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.refused();
+        let (reason, told, _) = bench
+            .ask(&format!("http://{host}.test/"), &[])
+            .await
+            .refused();
         assert_eq!(reason, Reason::HostBackoff);
-        assert!((after - 2..=after).contains(&told.unwrap()), "{field:?}: {told:?}");
+        assert!(
+            (after - 2..=after).contains(&told.unwrap()),
+            "{field:?}: {told:?}"
+        );
     }
     assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 3.0);
 }
@@ -375,7 +519,11 @@ async fn in_a_crowd_everybody_ends() {
                 slot.sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
-            let patience = if leaves { Duration::from_millis(stays * 5) } else { Duration::from_secs(15) };
+            let patience = if leaves {
+                Duration::from_millis(stays * 5)
+            } else {
+                Duration::from_secs(15)
+            };
             tokio::time::timeout(patience, one).await.is_ok() || leaves
         }));
     }

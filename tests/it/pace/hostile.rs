@@ -59,7 +59,12 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
         until(|| metric(&gate, "crawlgate_leases") == 0.0);
         let answer = get(&mut Client::to(gate.proxy), origin.port, "ok").expect("an answer");
         let reason = answer.field("crawl-reason");
-        assert_eq!(reason, rests.then_some("host_backoff"), "{paths}: {}", answer.status);
+        assert_eq!(
+            reason,
+            rests.then_some("host_backoff"),
+            "{paths}: {}",
+            answer.status
+        );
         if rests {
             let after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
             assert!((1..=7).contains(&after), "{paths}: {after}");
@@ -70,14 +75,21 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
 fn until(holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it does not come about");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it does not come about"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// A port at which nothing listens, and its guard: nobody else gets it meanwhile.
 fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 #[test]
@@ -89,8 +101,14 @@ fn what_refuses_is_not_waited_for() {
     let mut client = Client::to(gate.proxy);
     for number in 0..5 {
         let answer = get(&mut client, port, "page").expect("an answer");
-        assert_eq!((answer.status, answer.field("crawl-reason")), (502, Some("upstream_connect")));
-        assert_eq!((answer.field("crawl-retry"), answer.field("crawl-code")), (Some("after"), Some("612")));
+        assert_eq!(
+            (answer.status, answer.field("crawl-reason")),
+            (502, Some("upstream_connect"))
+        );
+        assert_eq!(
+            (answer.field("crawl-retry"), answer.field("crawl-code")),
+            (Some("after"), Some("612"))
+        );
         let status = answer.field("proxy-status").unwrap();
         assert!(status.contains("error=connection_refused"), "{status}");
         let after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
@@ -98,10 +116,17 @@ fn what_refuses_is_not_waited_for() {
     }
     assert!(began.elapsed() < Duration::from_secs(10));
     // One was dialled; the others are told of where they ended.
-    assert_eq!(metric(&gate, "crawlgate_upstream_errors_total{error=\"connection_refused\"}"), 1.0);
+    assert_eq!(
+        metric(
+            &gate,
+            "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
+        ),
+        1.0
+    );
     let ended = |stage: &str| {
-        let labels =
-            format!("crawler=\"anonymous\",reason=\"upstream_connect\",stage=\"{stage}\",verdict=\"reject\"");
+        let labels = format!(
+            "crawler=\"anonymous\",reason=\"upstream_connect\",stage=\"{stage}\",verdict=\"reject\""
+        );
         metric(&gate, &format!("crawlgate_decisions_total{{{labels}}}"))
     };
     assert_eq!((ended("upstream"), ended("destination")), (1.0, 4.0));
@@ -110,7 +135,10 @@ fn what_refuses_is_not_waited_for() {
         "GET http://a.test:{}/ok HTTP/1.1\r\nHost: a.test:{}\r\nCrawl-Max-Wait: 0\r\n\r\n",
         origin.port, origin.port
     ));
-    assert_eq!(client.answer().unwrap().field("crawl-reason"), Some("rate_limited"));
+    assert_eq!(
+        client.answer().unwrap().field("crawl-reason"),
+        Some("rate_limited")
+    );
 }
 
 #[test]
@@ -119,11 +147,20 @@ fn what_refuses_one_host_refuses_all_of_its_address() {
     let port = closed_port();
     let mut client = Client::to(gate.proxy);
     for (host, errors) in [("a.test", 1.0), ("b.test", 1.0)] {
-        client.send(&format!("GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"));
+        client.send(&format!(
+            "GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
+        ));
         let answer = client.answer().expect("an answer");
-        assert_eq!((answer.status, answer.field("crawl-reason")), (502, Some("upstream_connect")), "{host}");
         assert_eq!(
-            metric(&gate, "crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
+            (answer.status, answer.field("crawl-reason")),
+            (502, Some("upstream_connect")),
+            "{host}"
+        );
+        assert_eq!(
+            metric(
+                &gate,
+                "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
+            ),
             errors,
             "{host}"
         );
@@ -137,10 +174,18 @@ fn a_tunnel_to_what_refuses_is_not_waited_for_either() {
     let gate = gate_with("{ delay: 10m, jitter: none }", &ports);
     for number in 0..3 {
         let mut client = Client::to(gate.proxy);
-        client.send(&format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"));
+        client.send(&format!(
+            "CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
+        ));
         let answer = client.answer().expect("an answer");
         let told = (answer.status, answer.field("crawl-reason"));
         assert_eq!(told, (502, Some("upstream_connect")), "{number}");
     }
-    assert_eq!(metric(&gate, "crawlgate_upstream_errors_total{error=\"connection_refused\"}"), 1.0);
+    assert_eq!(
+        metric(
+            &gate,
+            "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
+        ),
+        1.0
+    );
 }

@@ -19,8 +19,12 @@ const FREE: &str = "{ delay: 0s, concurrency: 10, max_hold: 10m }";
 const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
 
 fn fields(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-    let pairs =
-        fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+    let pairs = fields.iter().map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
     pairs.collect()
 }
 
@@ -79,7 +83,11 @@ async fn three_bad_ends_in_a_row_bring_rest() {
             ends(&bench, how).await;
         }
         let rested = rest(&bench).await.unwrap_or_default();
-        let expected = if rests { 5 * SECOND..=7 * SECOND } else { Duration::ZERO..=Duration::ZERO };
+        let expected = if rests {
+            5 * SECOND..=7 * SECOND
+        } else {
+            Duration::ZERO..=Duration::ZERO
+        };
         assert!(expected.contains(&rested), "{ends_so}: {rested:?}");
     }
 }
@@ -121,7 +129,10 @@ impl Crowd {
         let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
         answer(&mut slot, 503, &[("retry-after", "30")]);
         drop(slot);
-        let (went, (tell, slots)) = (Arc::new(AtomicUsize::new(0)), tokio::sync::mpsc::unbounded_channel());
+        let (went, (tell, slots)) = (
+            Arc::new(AtomicUsize::new(0)),
+            tokio::sync::mpsc::unbounded_channel(),
+        );
         for number in 0..50 {
             let (bench, went, tell) = (bench.clone(), Arc::clone(&went), tell.clone());
             tokio::spawn(async move {
@@ -152,11 +163,23 @@ async fn when_a_rest_ends_exactly_one_goes() {
     assert_eq!(crowd.after(20 * SECOND).await, 1);
     // Who comes now waits behind it too, and is told so.
     let hasty = [("crawl-max-wait", "0")];
-    assert_eq!(crowd.bench.ask("http://a.test/new", &hasty).await.refused().0, Reason::HostBackoff);
+    assert_eq!(
+        crowd
+            .bench
+            .ask("http://a.test/new", &hasty)
+            .await
+            .refused()
+            .0,
+        Reason::HostBackoff
+    );
     // It proves the host with its head, before its last byte.
     let mut probe = crowd.slots.recv().await.unwrap();
     answer(&mut probe, 200, &[]);
-    assert_eq!(crowd.after(MS).await, 30, "ten pages, one of which has gone, and twenty parts of pages");
+    assert_eq!(
+        crowd.after(MS).await,
+        30,
+        "ten pages, one of which has gone, and twenty parts of pages"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,15 +204,20 @@ async fn what_becomes_of_the_probe_is_what_becomes_of_the_others() {
         }
         let lost = Some(probe).filter(|_| how == "is lost");
         assert_eq!(crowd.after(MS).await, at_once, "{how}");
-        assert_eq!(crowd.after(later).await, later_went, "{how}, {later:?} later");
+        assert_eq!(
+            crowd.after(later).await,
+            later_went,
+            "{how}, {later:?} later"
+        );
         drop(lost);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_follows_the_origins_latency() {
-    let bench =
-        Bench::of_runtime("{ delay: 0s, jitter: none, adaptive: { factor: 2, min: 100ms, max: 10s } }");
+    let bench = Bench::of_runtime(
+        "{ delay: 0s, jitter: none, adaptive: { factor: 2, min: 100ms, max: 10s } }",
+    );
     let mut came = vec![];
     for (took, status) in [(500, 200), (500, 200), (10, 404), (500, 500), (0, 200)] {
         let (mut slot, held) = bench.ask("http://a.test/", &[]).await.went();
@@ -214,5 +242,8 @@ async fn signs_of_a_ban_are_counted_and_change_nothing() {
         answer(&mut slot, 403, &[("cf-mitigated", "challenge")]);
     }
     assert_eq!(bench.gauge("crawlgate_ban_suspicions_total"), 2.0);
-    assert!(matches!(bench.ask("http://a.test/", &[]).await, Came::Went(..)));
+    assert!(matches!(
+        bench.ask("http://a.test/", &[]).await,
+        Came::Went(..)
+    ));
 }

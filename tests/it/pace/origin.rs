@@ -25,9 +25,16 @@ impl Origin {
     /// It answers each request with what the function makes of its path, after the time that this asks for.
     pub(super) fn start(answer: fn(&str) -> (Duration, &'static str)) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let origin =
-            Self { address: listener.local_addr().unwrap(), seen: Arc::default(), most: Arc::default() };
-        let (seen, most, now) = (Arc::clone(&origin.seen), Arc::clone(&origin.most), Arc::default());
+        let origin = Self {
+            address: listener.local_addr().unwrap(),
+            seen: Arc::default(),
+            most: Arc::default(),
+        };
+        let (seen, most, now) = (
+            Arc::clone(&origin.seen),
+            Arc::clone(&origin.most),
+            Arc::default(),
+        );
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 let (seen, most) = (Arc::clone(&seen), Arc::clone(&most));
@@ -51,7 +58,10 @@ impl Origin {
     /// The least time between two requests.
     pub(super) fn least_gap(&self) -> Duration {
         let seen = self.seen();
-        seen.windows(2).map(|pair| pair[1].at - pair[0].at).min().expect("two requests")
+        seen.windows(2)
+            .map(|pair| pair[1].at - pair[0].at)
+            .min()
+            .expect("two requests")
     }
 
     /// The most requests that it had at once.
@@ -68,7 +78,10 @@ fn serve(
 ) {
     let _ = socket.set_nodelay(true);
     while let Some(path) = next_path(&mut socket) {
-        seen.lock().unwrap().push(Seen { at: Instant::now(), path: path.clone() });
+        seen.lock().unwrap().push(Seen {
+            at: Instant::now(),
+            path: path.clone(),
+        });
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         let (after, text) = answer(&path);
         std::thread::sleep(after);
@@ -86,5 +99,11 @@ fn next_path(socket: &mut TcpStream) -> Option<String> {
         socket.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
     }
-    Some(String::from_utf8(head).unwrap().split(' ').nth(1)?.to_owned())
+    Some(
+        String::from_utf8(head)
+            .unwrap()
+            .split(' ')
+            .nth(1)?
+            .to_owned(),
+    )
 }

@@ -47,11 +47,24 @@ struct Crowd {
 
 impl Crowd {
     fn new(bench: &Bench) -> Self {
-        Self { bench: bench.clone(), went: Arc::default(), tasks: vec![] }
+        Self {
+            bench: bench.clone(),
+            went: Arc::default(),
+            tasks: vec![],
+        }
     }
 
-    async fn wait(&mut self, crawler: Crawler, path: &str, field: Option<(&'static str, &'static str)>) {
-        let (bench, went, label) = (self.bench.clone(), Arc::clone(&self.went), label(path, field));
+    async fn wait(
+        &mut self,
+        crawler: Crawler,
+        path: &str,
+        field: Option<(&'static str, &'static str)>,
+    ) {
+        let (bench, went, label) = (
+            self.bench.clone(),
+            Arc::clone(&self.went),
+            label(path, field),
+        );
         let url = format!("http://a.test{path}");
         self.tasks.push(tokio::spawn(async move {
             let (slot, _) = bench.ask_as(crawler, &url, field.as_slice()).await.went();
@@ -71,15 +84,22 @@ impl Crowd {
 }
 
 fn label(path: &str, field: Option<(&str, &str)>) -> String {
-    field.map_or(path.to_owned(), |(name, value)| format!("{path} {name}: {value}"))
+    field.map_or(path.to_owned(), |(name, value)| {
+        format!("{path} {name}: {value}")
+    })
 }
 
 /// The classes that the gate gives, seen in strict order: who comes last goes first.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
-    bench.hold.redirected(&UrlTarget::parse("http://a.test/target").unwrap());
-    let (first, _) = bench.ask_as(crawler("bot"), "http://a.test/", &[]).await.went();
+    bench
+        .hold
+        .redirected(&UrlTarget::parse("http://a.test/target").unwrap());
+    let (first, _) = bench
+        .ask_as(crawler("bot"), "http://a.test/", &[])
+        .await
+        .went();
     let waiters = [
         // refresh
         ("/low/page", None),
@@ -113,7 +133,11 @@ async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
     let mut end = waiters.len();
     for size in classes.into_iter().rev() {
         // `/high/follow` is of `redir`, two above a page.
-        expected.extend(waiters[end - size..end].iter().map(|(path, field)| label(path, *field)));
+        expected.extend(
+            waiters[end - size..end]
+                .iter()
+                .map(|(path, field)| label(path, *field)),
+        );
         end -= size;
     }
     assert_eq!(went, expected);
@@ -122,10 +146,17 @@ async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
 #[tokio::test(start_paused = true)]
 async fn priorities_count_only_of_crawlers_that_may_have_one() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
-    let (first, _) = bench.ask_as(crawler("bot"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("bot"), "http://a.test/", &[])
+        .await
+        .went();
     let mut crowd = Crowd::new(&bench);
     crowd.wait(Crawler::anonymous(), "/1", None).await;
-    for field in [("crawl-priority", "-2"), ("priority", "u=0"), ("crawl-depth", "0")] {
+    for field in [
+        ("crawl-priority", "-2"),
+        ("priority", "u=0"),
+        ("crawl-depth", "0"),
+    ] {
         crowd.wait(Crawler::anonymous(), "/2", Some(field)).await;
     }
     drop(first);
@@ -135,17 +166,25 @@ async fn priorities_count_only_of_crawlers_that_may_have_one() {
 #[tokio::test(start_paused = true)]
 async fn classes_share_a_host_by_their_weights() {
     let bench = bench("{ delay: 1s, jitter: none, max_hold: 2m }");
-    let (first, _) = bench.ask_as(crawler("bot"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("bot"), "http://a.test/", &[])
+        .await
+        .went();
     first.sent();
     let mut crowd = Crowd::new(&bench);
     for number in 0..44 {
         let path = if number % 2 == 0 { "/page" } else { "/index" };
-        crowd.wait(crawler("bot"), &format!("{path}/{number}"), None).await;
+        crowd
+            .wait(crawler("bot"), &format!("{path}/{number}"), None)
+            .await;
     }
     drop(first);
     let went = crowd.went().await;
     for (grants, pages) in [(11, 1), (22, 2)] {
-        let found = went[..grants].iter().filter(|path| path.starts_with("/page")).count();
+        let found = went[..grants]
+            .iter()
+            .filter(|path| path.starts_with("/page"))
+            .count();
         assert_eq!(found, pages, "{went:?}");
     }
 }
@@ -153,22 +192,33 @@ async fn classes_share_a_host_by_their_weights() {
 #[tokio::test(start_paused = true)]
 async fn crawlers_take_turns_at_a_host() {
     let bench = bench("{ delay: 0s, concurrency: 1 }");
-    let (first, _) = bench.ask_as(crawler("big"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("big"), "http://a.test/", &[])
+        .await
+        .went();
     let mut crowd = Crowd::new(&bench);
     for number in 0..50 {
-        crowd.wait(crawler("big"), &format!("/big/{number}"), None).await;
+        crowd
+            .wait(crawler("big"), &format!("/big/{number}"), None)
+            .await;
     }
     for number in 0..3 {
-        crowd.wait(crawler("small"), &format!("/small/{number}"), None).await;
+        crowd
+            .wait(crawler("small"), &format!("/small/{number}"), None)
+            .await;
     }
     drop(first);
-    let expected = ["/big/0", "/small/0", "/big/1", "/small/1", "/big/2", "/small/2", "/big/3"];
+    let expected = [
+        "/big/0", "/small/0", "/big/1", "/small/1", "/big/2", "/small/2", "/big/3",
+    ];
     assert_eq!(crowd.went().await[..7], expected);
 }
 
 /// One request of the lowest class at a host that has always three of the highest waiting, and lets one go each second.
 async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
-    let bench = bench(&format!("{{ delay: 1s, jitter: none, order: strict, max_hold: {max_hold} }}"));
+    let bench = bench(&format!(
+        "{{ delay: 1s, jitter: none, order: strict, max_hold: {max_hold} }}"
+    ));
     let pump = |task: u32| {
         let bench = bench.clone();
         async move {
@@ -183,7 +233,9 @@ async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
     let pumps: Vec<_> = (0..3).map(|task| tokio::spawn(pump(task))).collect();
     bench.until_held(3.0).await;
     let (began, mut tries) = (tokio::time::Instant::now(), 1);
-    while let Came::Refused(reason, ..) = bench.ask_as(crawler("big"), "http://a.test/low", &[]).await {
+    while let Came::Refused(reason, ..) =
+        bench.ask_as(crawler("big"), "http://a.test/low", &[]).await
+    {
         assert_eq!(reason, Reason::RateLimited);
         tries += 1;
         assert!(tries < 20, "it starves");
@@ -198,7 +250,10 @@ async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
 async fn in_strict_order_the_lowest_goes_once_it_has_risen() {
     for (max_hold, tries) in [("10m", 1), ("25s", 5)] {
         let (waited, tried) = lowest_in_a_crowd(max_hold).await;
-        assert!((120..124).contains(&waited.as_secs()), "{max_hold}: {waited:?}");
+        assert!(
+            (120..124).contains(&waited.as_secs()),
+            "{max_hold}: {waited:?}"
+        );
         assert_eq!(tried, tries, "{max_hold}");
     }
 }
@@ -210,7 +265,10 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
         { id: low, when: { under: /low }, set: { priority: lower } }";
     let politeness = "{ delay: 1s, jitter: none, order: strict, max_hold: 20m }";
     let bench = Bench::by_clock(Clock::of_runtime(), 10, snapshot(politeness, rules));
-    let (first, _) = bench.ask_as(crawler("ant"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("ant"), "http://a.test/", &[])
+        .await
+        .went();
     first.sent();
     drop(first);
     let began = tokio::time::Instant::now();
@@ -223,7 +281,11 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(*went.lock().unwrap(), ["/low/1"]);
-    assert!((29..31).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!(
+        (29..31).contains(&began.elapsed().as_secs()),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 /// One comes that has waited longest, and with it strict order: not it but another is the best now, and is told so.
@@ -234,17 +296,26 @@ async fn who_is_made_the_first_by_another_is_rung() {
         { id: last, when: { under: /last }, set: { priority: lowest, politeness: { order: strict } } }";
     let politeness = "{ delay: 1s, jitter: none, concurrency: 1, max_hold: 20m }";
     let bench = Bench::by_clock(Clock::of_runtime(), 10, snapshot(politeness, rules));
-    let (first, _) = bench.ask_as(crawler("ant"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("ant"), "http://a.test/", &[])
+        .await
+        .went();
     first.sent();
     let last = "http://a.test/last";
-    bench.ask_as(crawler("bee"), last, &[("crawl-max-wait", "0")]).await.refused();
+    bench
+        .ask_as(crawler("bee"), last, &[("crawl-max-wait", "0")])
+        .await
+        .refused();
     let mut crowd = Crowd::new(&bench);
     crowd.wait(crawler("bee"), "/low", None).await;
     tokio::time::sleep(Duration::from_secs(40)).await;
     crowd.wait(crawler("bee"), "/slow", None).await;
     drop(first);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(crowd.went.lock().unwrap().is_empty(), "the best waits for ten minutes");
+    assert!(
+        crowd.went.lock().unwrap().is_empty(),
+        "the best waits for ten minutes"
+    );
     let comes = bench.clone();
     let _comes = tokio::spawn(async move { comes.ask_as(crawler("bee"), last, &[]).await });
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -262,15 +333,28 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
         (301, Some("mailto:x@y.test"), "http://a.test/target", false),
     ] {
         let bench = bench("{ delay: 0s }");
-        let mut passage = bench.passage(Crawler::anonymous(), "http://a.test/page", &[]).await;
+        let mut passage = bench
+            .passage(Crawler::anonymous(), "http://a.test/page", &[])
+            .await;
         let mut head = http::Response::builder().status(status);
         if let Some(location) = location {
             head = head.header("location", location);
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        response(&mut passage.judged, &parts, Conditional::No, None, &bench.hold).unwrap();
+        response(
+            &mut passage.judged,
+            &parts,
+            Conditional::No,
+            None,
+            &bench.hold,
+        )
+        .unwrap();
         let target = UrlTarget::parse(target).unwrap();
-        assert_eq!(bench.hold.is_redirected(&target), led, "{status} {location:?}");
+        assert_eq!(
+            bench.hold.is_redirected(&target),
+            led,
+            "{status} {location:?}"
+        );
         tokio::time::advance(Duration::from_secs(600)).await;
         assert!(!bench.hold.is_redirected(&target));
     }
@@ -280,7 +364,10 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
 #[tokio::test(start_paused = true)]
 async fn a_fetch_of_robots_goes_before_all_others() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
-    let (first, _) = bench.ask_as(crawler("bot"), "http://a.test/", &[]).await.went();
+    let (first, _) = bench
+        .ask_as(crawler("bot"), "http://a.test/", &[])
+        .await
+        .went();
     let mut crowd = Crowd::new(&bench);
     for path in ["/1", "/2", "/high/3"] {
         crowd.wait(crawler("bot"), path, None).await;
@@ -289,7 +376,10 @@ async fn a_fetch_of_robots_goes_before_all_others() {
         agent: "bot".into(),
         crawler: crawler("bot"),
         key: PaceKey::Host,
-        pace: Pace { concurrency: 1, ..Pace::FREE },
+        pace: Pace {
+            concurrency: 1,
+            ..Pace::FREE
+        },
         per_address: None,
         order: Order::Strict,
         hold: Arc::clone(&bench.hold),
@@ -310,14 +400,21 @@ async fn a_fetch_of_robots_goes_before_all_others() {
 async fn who_finds_no_place_is_told_of_those_before_it() {
     let politeness = "{ delay: 1m, jitter: none, max_hold: 10m }";
     let bench = Bench::by_clock(Clock::of_runtime(), 4, snapshot(politeness, RULES));
-    bench.ask_as(crawler("bot"), "http://a.test/", &[]).await.went().0.sent();
+    bench
+        .ask_as(crawler("bot"), "http://a.test/", &[])
+        .await
+        .went()
+        .0
+        .sent();
     let mut crowd = Crowd::new(&bench);
     for path in ["/1", "/2", "/low/3", "/index/4"] {
         crowd.wait(crawler("bot"), path, None).await;
     }
     for (path, minutes) in [("/high/5", 1), ("/index/6", 2), ("/7", 4), ("/low/8", 5)] {
-        let (reason, after, _) =
-            bench.ask_as(crawler("bot"), &format!("http://a.test{path}"), &[]).await.refused();
+        let (reason, after, _) = bench
+            .ask_as(crawler("bot"), &format!("http://a.test{path}"), &[])
+            .await
+            .refused();
         assert_eq!(
             (reason, after.map(|after| after.div_ceil(60))),
             (Reason::QueueFull, Some(minutes)),
@@ -329,8 +426,9 @@ async fn who_finds_no_place_is_told_of_those_before_it() {
 /// Four threads, both orders at the same hosts, all classes, crawlers that leave: everybody ends, and nothing is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn in_a_mixed_crowd_everybody_ends() {
-    let rules =
-        format!("{RULES}, {{ id: s, when: {{ in_query: s }}, set: {{ politeness: {{ order: strict }} }} }}");
+    let rules = format!(
+        "{RULES}, {{ id: s, when: {{ in_query: s }}, set: {{ politeness: {{ order: strict }} }} }}"
+    );
     let politeness = "{ delay: 1ms, jitter: 1.0..2.0, concurrency: 2 }";
     let bench = Bench::by_clock(Clock::system(), 1_000, snapshot(politeness, &rules));
     let mut rng = fastrand::Rng::with_seed(9);
@@ -347,7 +445,11 @@ async fn in_a_mixed_crowd_everybody_ends() {
                 slot.sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
-            let patience = if leaves { Duration::from_millis(stays * 5) } else { Duration::from_secs(15) };
+            let patience = if leaves {
+                Duration::from_millis(stays * 5)
+            } else {
+                Duration::from_secs(15)
+            };
             tokio::time::timeout(patience, one).await.is_ok() || leaves
         }));
     }

@@ -23,7 +23,10 @@ struct Seen(Arc<Mutex<Vec<(Instant, String)>>>);
 
 impl Seen {
     fn note(&self, head: &str) {
-        self.0.lock().unwrap().push((Instant::now(), path(head).to_owned()));
+        self.0
+            .lock()
+            .unwrap()
+            .push((Instant::now(), path(head).to_owned()));
     }
 
     fn all(&self) -> Vec<(Instant, String)> {
@@ -35,7 +38,11 @@ impl Seen {
     }
 
     fn least_gap(&self) -> Duration {
-        self.all().windows(2).map(|pair| pair[1].0 - pair[0].0).min().expect("two requests")
+        self.all()
+            .windows(2)
+            .map(|pair| pair[1].0 - pair[0].0)
+            .min()
+            .expect("two requests")
     }
 }
 
@@ -66,7 +73,9 @@ fn origin(seen: &Seen, closes: Receiver<()>) -> Origin {
 fn ask(gate: &Gate, origin: &Origin, path: &str) -> Client {
     let mut client = Client::to(gate.proxy);
     let port = origin.port;
-    client.send(&format!("GET http://a.test:{port}{path} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"));
+    client.send(&format!(
+        "GET http://a.test:{port}{path} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
+    ));
     client
 }
 
@@ -86,7 +95,10 @@ fn what_is_sent_once_more_keeps_its_distance_to_itself() {
     let answer = ask(&gate, &origin, "/again").answer().unwrap();
     assert_eq!(
         (answer.status, seen.paths()),
-        (200, ["/first", "/again", "/again"].map(str::to_owned).to_vec())
+        (
+            200,
+            ["/first", "/again", "/again"].map(str::to_owned).to_vec()
+        )
     );
     assert!(seen.least_gap() >= DELAY - EARLY, "{:?}", seen.least_gap());
     assert_eq!(origin.connections(), 2);
@@ -94,7 +106,8 @@ fn what_is_sent_once_more_keeps_its_distance_to_itself() {
 
 #[test]
 fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
-    let (gate, origin, seen, close) = idle("{ delay: 1s, jitter: none, concurrency: 5, max_hold: 20s }");
+    let (gate, origin, seen, close) =
+        idle("{ delay: 1s, jitter: none, concurrency: 5, max_hold: 20s }");
     let mut again = ask(&gate, &origin, "/again");
     until("the first copy is there", || seen.all().len() == 2);
     let mut neighbours = ["/1", "/2"].map(|path| ask(&gate, &origin, path));
@@ -105,7 +118,11 @@ fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
         assert_eq!(client.answer().unwrap().status, 200);
     }
     let mut paths = seen.paths();
-    assert_eq!(paths[..3], ["/first", "/again", "/again"], "it goes before those that came later");
+    assert_eq!(
+        paths[..3],
+        ["/first", "/again", "/again"],
+        "it goes before those that came later"
+    );
     paths.sort_unstable();
     assert_eq!(paths, ["/1", "/2", "/again", "/again", "/first"]);
     assert!(seen.least_gap() >= DELAY - EARLY, "{:?}", seen.all());
@@ -113,13 +130,17 @@ fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
 
 #[test]
 fn nothing_is_sent_once_more_during_a_rest() {
-    let (gate, origin, seen, close) = idle("{ delay: 300ms, jitter: none, concurrency: 5, max_hold: 1s }");
+    let (gate, origin, seen, close) =
+        idle("{ delay: 300ms, jitter: none, concurrency: 5, max_hold: 1s }");
     let mut again = ask(&gate, &origin, "/again");
     until("the first copy is there", || seen.all().len() == 2);
     assert_eq!(ask(&gate, &origin, "/busy").answer().unwrap().status, 429);
     close.send(()).unwrap();
     let answer = again.answer().unwrap();
-    assert_eq!((answer.status, answer.field("crawl-reason")), (503, Some("host_backoff")));
+    assert_eq!(
+        (answer.status, answer.field("crawl-reason")),
+        (503, Some("host_backoff"))
+    );
     let after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
     assert!((20..=30).contains(&after), "{after}");
     thread::sleep(500 * MS);

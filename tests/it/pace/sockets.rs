@@ -40,15 +40,22 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.fields
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
 impl Client {
     pub(super) fn to(proxy: SocketAddr) -> Self {
         let socket = TcpStream::connect(proxy).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Self { reader: BufReader::new(socket) }
+        socket
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self {
+            reader: BufReader::new(socket),
+        }
     }
 
     pub(super) fn send(&mut self, bytes: &str) {
@@ -61,7 +68,9 @@ impl Client {
 
     fn ask_with(&mut self, host: &str, origin: &Origin, path: &str, fields: &str) {
         let port = origin.address.port();
-        self.send(&format!("GET http://{host}:{port}{path} HTTP/1.1\r\nHost: {host}:{port}\r\n{fields}\r\n"));
+        self.send(&format!(
+            "GET http://{host}:{port}{path} HTTP/1.1\r\nHost: {host}:{port}\r\n{fields}\r\n"
+        ));
     }
 
     /// Reads one answer; none if the connection ends instead.
@@ -79,9 +88,13 @@ impl Client {
         }
         let status = lines[0].split(' ').nth(1)?.parse().ok()?;
         let fields = lines[1..].iter().filter_map(|line| line.split_once(": "));
-        let fields: Vec<_> = fields.map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned())).collect();
+        let fields: Vec<_> = fields
+            .map(|(n, v)| (n.to_ascii_lowercase(), v.to_owned()))
+            .collect();
         let answer = Answer { status, fields };
-        let length = answer.field("content-length").map_or(0, |length| length.parse().unwrap());
+        let length = answer
+            .field("content-length")
+            .map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body).unwrap();
         Some(answer)
@@ -95,17 +108,28 @@ impl Client {
 
 pub(super) fn metric(gate: &Gate, name: &str) -> f64 {
     let mut client = Client::to(gate.admin);
-    client.send(&format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin));
+    client.send(&format!(
+        "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        gate.admin
+    ));
     let mut text = String::new();
     client.reader.read_to_string(&mut text).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("{name} in:\n{text}")).parse().unwrap()
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in:\n{text}"))
+        .parse()
+        .unwrap()
 }
 
 fn wait_for(gate: &Gate, name: &str, value: f64) {
     let began = Instant::now();
     while metric(gate, name) != value {
-        assert!(began.elapsed() < Duration::from_secs(10), "{name} is {}", metric(gate, name));
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{name} is {}",
+            metric(gate, name)
+        );
         std::thread::sleep(5 * MS);
     }
 }
@@ -123,7 +147,9 @@ fn three_crawlers_at_once_are_one_to_the_origin() {
                     for (host, origin) in ["a.test", "b.test"].into_iter().zip(origins) {
                         let answer = client.get(host, origin, &format!("/{crawler}/{page}"));
                         assert_eq!(answer.status, 200);
-                        let held = answer.field("crawl-held").map(|held| held.parse::<f64>().unwrap());
+                        let held = answer
+                            .field("crawl-held")
+                            .map(|held| held.parse::<f64>().unwrap());
                         assert!(held.is_none_or(|held| (0.0..5.0).contains(&held)));
                     }
                 }
@@ -161,11 +187,20 @@ fn who_waits_too_long_is_told_when_to_come_back() {
     let mut client = Client::to(gate.proxy);
     assert_eq!(client.get("a.test", &origin, "/1").status, 200);
     let answer = client.get("a.test", &origin, "/2");
-    assert_eq!((answer.status, answer.field("crawl-reason")), (503, Some("rate_limited")));
-    assert_eq!((answer.field("retry-after"), answer.field("crawl-retry")), (Some("30"), Some("after")));
+    assert_eq!(
+        (answer.status, answer.field("crawl-reason")),
+        (503, Some("rate_limited"))
+    );
+    assert_eq!(
+        (answer.field("retry-after"), answer.field("crawl-retry")),
+        (Some("30"), Some("after"))
+    );
     assert_eq!(answer.field("crawl-held"), None);
     client.ask_with("a.test", &origin, "/3", "User-Agent: heritrix/3.4\r\n");
-    assert!(client.answer().is_none(), "heritrix takes a closed connection for later");
+    assert!(
+        client.answer().is_none(),
+        "heritrix takes a closed connection for later"
+    );
     assert_eq!(origin.paths(), ["/1"]);
     assert_eq!(metric(&gate, "crawlgate_hold_seconds_count"), 2.0);
 }
@@ -175,7 +210,8 @@ fn an_origin_that_asks_for_rest_is_left_alone_by_all() {
     let gate = gate("{ delay: 0s, max_hold: 100ms }");
     let origin = Origin::start(|path| match path {
         "/busy" => {
-            let text = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n";
+            let text =
+                "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n";
             (Duration::ZERO, text)
         }
         _ => (Duration::ZERO, OK),
@@ -185,8 +221,15 @@ fn an_origin_that_asks_for_rest_is_left_alone_by_all() {
     assert_eq!((answer.status, answer.field("crawl-reason")), (429, None));
     let mut other = Client::to(gate.proxy);
     let answer = other.get("a.test", &origin, "/other");
-    assert_eq!((answer.status, answer.field("crawl-reason")), (503, Some("host_backoff")));
-    assert!(matches!(answer.field("retry-after"), Some("1" | "2")), "{:?}", answer.field("retry-after"));
+    assert_eq!(
+        (answer.status, answer.field("crawl-reason")),
+        (503, Some("host_backoff"))
+    );
+    assert!(
+        matches!(answer.field("retry-after"), Some("1" | "2")),
+        "{:?}",
+        answer.field("retry-after")
+    );
     assert_eq!(other.get("b.test", &origin, "/b").status, 200);
     std::thread::sleep(2_000 * MS);
     assert_eq!(other.get("a.test", &origin, "/again").status, 200);
@@ -198,11 +241,17 @@ fn an_origin_that_asks_for_rest_is_left_alone_by_all() {
 fn who_leaves_is_not_fetched_for() {
     let gate = gate("{ delay: 400ms, jitter: none }");
     let origin = Origin::start(|_| (Duration::ZERO, OK));
-    assert_eq!(Client::to(gate.proxy).get("a.test", &origin, "/first").status, 200);
+    assert_eq!(
+        Client::to(gate.proxy)
+            .get("a.test", &origin, "/first")
+            .status,
+        200
+    );
     let port = origin.address.port();
-    for behind in
-        [String::new(), format!("GET http://a.test:{port}/pipelined HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n")]
-    {
+    for behind in [
+        String::new(),
+        format!("GET http://a.test:{port}/pipelined HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
+    ] {
         let mut client = Client::to(gate.proxy);
         client.ask("a.test", &origin, "/gone");
         client.send(&behind);
@@ -217,8 +266,19 @@ fn who_leaves_is_not_fetched_for() {
     wait_for(&gate, "crawlgate_held_requests", 1.0);
     drop(client);
     wait_for(&gate, "crawlgate_held_requests", 0.0);
-    assert_eq!(metric(&gate, "crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 3.0);
-    assert_eq!(Client::to(gate.proxy).get("a.test", &origin, "/last").status, 200);
+    assert_eq!(
+        metric(
+            &gate,
+            "crawlgate_held_disconnects_total{crawler=\"anonymous\"}"
+        ),
+        3.0
+    );
+    assert_eq!(
+        Client::to(gate.proxy)
+            .get("a.test", &origin, "/last")
+            .status,
+        200
+    );
     assert_eq!(origin.paths(), ["/first", "/last"]);
 }
 
@@ -233,8 +293,15 @@ fn who_waits_while_the_proxy_goes_down_is_answered_at_once() {
     let began = Instant::now();
     gate.signal("TERM");
     let answer = client.answer().expect("an answer");
-    assert_eq!((answer.status, answer.field("crawl-reason")), (503, Some("shutting_down")));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(
+        (answer.status, answer.field("crawl-reason")),
+        (503, Some("shutting_down"))
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
     assert!(client.answer().is_none());
     assert_eq!(gate.ended(), Some(0));
 }
@@ -252,8 +319,15 @@ fn a_policy_that_is_swapped_during_a_hold_judges_what_waits() {
     gate.write("policy.yaml", second);
     gate.signal("HUP");
     let answer = client.answer().expect("an answer");
-    assert_eq!((answer.status, answer.field("crawl-rule")), (451, Some("no")));
-    assert!(answer.field("crawl-policy").is_some_and(|policy| policy.starts_with("second@")));
+    assert_eq!(
+        (answer.status, answer.field("crawl-rule")),
+        (451, Some("no"))
+    );
+    assert!(
+        answer
+            .field("crawl-policy")
+            .is_some_and(|policy| policy.starts_with("second@"))
+    );
     assert_eq!(origin.paths(), ["/1"]);
     assert_eq!(metric(&gate, "crawlgate_held_requests"), 0.0);
 }
@@ -264,7 +338,9 @@ fn tunnels_to_a_host_open_at_its_pace() {
     let port = origin.address.port();
     let gate = gate_with(
         "{ delay: 300ms, jitter: none, concurrency: 1 }",
-        &format!("  connect_ports: [{port}]\n  tls_ports: [{port}]\ntimeouts: {{ connect_total: 500ms }}\n"),
+        &format!(
+            "  connect_ports: [{port}]\n  tls_ports: [{port}]\ntimeouts: {{ connect_total: 500ms }}\n"
+        ),
     );
     let connect = format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n");
     let began = Instant::now();
@@ -273,7 +349,10 @@ fn tunnels_to_a_host_open_at_its_pace() {
         tunnel.send(&connect);
         std::thread::sleep(20 * MS);
     }
-    let statuses: Vec<u16> = tunnels.iter_mut().map(|tunnel| tunnel.answer().unwrap().status).collect();
+    let statuses: Vec<u16> = tunnels
+        .iter_mut()
+        .map(|tunnel| tunnel.answer().unwrap().status)
+        .collect();
     assert_eq!(statuses, [200, 200, 503]);
     assert!(began.elapsed() >= 500 * MS);
 }
@@ -283,7 +362,12 @@ fn tunnels_to_a_host_open_at_its_pace() {
 fn a_thousand_wait_for_one_host_and_half_of_them_vanish() {
     let gate = gate("{ delay: 10ms, jitter: none, max_hold: 55s }");
     let origin = Origin::start(|_| (Duration::ZERO, OK));
-    assert_eq!(Client::to(gate.proxy).get("a.test", &origin, "/first").status, 200);
+    assert_eq!(
+        Client::to(gate.proxy)
+            .get("a.test", &origin, "/first")
+            .status,
+        200
+    );
     let before = metric(&gate, "process_resident_memory_bytes");
     let mut clients: Vec<Client> = (0..1_000).map(|_| Client::to(gate.proxy)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -310,9 +394,14 @@ fn a_thousand_wait_for_one_host_and_half_of_them_vanish() {
     wait_for(&gate, "crawlgate_leases", 0.0);
     wait_for(&gate, "crawlgate_inflight_requests", 0.0);
     wait_for(&gate, "crawlgate_connections", 0.0);
-    let left = metric(&gate, "crawlgate_held_disconnects_total{crawler=\"anonymous\"}");
+    let left = metric(
+        &gate,
+        "crawlgate_held_disconnects_total{crawler=\"anonymous\"}",
+    );
     let seen = origin.seen();
-    let late = seen.iter().filter(|seen| seen.path.starts_with("/leaves") && seen.at > vanished + 20 * MS);
+    let late = seen
+        .iter()
+        .filter(|seen| seen.path.starts_with("/leaves") && seen.at > vanished + 20 * MS);
     assert_eq!(late.count(), 0, "fetched for nobody");
     let gone = Instant::now();
     let mut grown = f64::MAX;
@@ -320,7 +409,10 @@ fn a_thousand_wait_for_one_host_and_half_of_them_vanish() {
         std::thread::sleep(200 * MS);
         grown = (metric(&gate, "process_resident_memory_bytes") - before) / (1 << 20) as f64;
     }
-    println!("{left} left while held, {} fetched, grown by {grown:.1} MiB", seen.len());
+    println!(
+        "{left} left while held, {} fetched, grown by {grown:.1} MiB",
+        seen.len()
+    );
     assert!(grown < 5.0, "grown by {grown} MiB");
     assert!(left > 400.0, "{left} left while held");
 }

@@ -12,12 +12,17 @@ use super::bench::{Bench, settle};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn bench(politeness: &str) -> Bench {
-    Bench::new(&format!("{{ jitter: none, {politeness} }}"), Clock::of_runtime())
+    Bench::new(
+        &format!("{{ jitter: none, {politeness} }}"),
+        Clock::of_runtime(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_hosts_on_one_address_share_its_delay_and_its_slots() {
-    let bench = bench("delay: 1s, concurrency: 5, max_hold: 1m, per_address: { delay: 4s, concurrency: 2 }");
+    let bench = bench(
+        "delay: 1s, concurrency: 5, max_hold: 1m, per_address: { delay: 4s, concurrency: 2 }",
+    );
     let began = Instant::now();
     let mut slots = vec![];
     for url in ["http://a.test/", "http://b.test/"] {
@@ -44,7 +49,14 @@ async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_dela
         bench.ask_for("http://a.test/1.png", "image").await.went(),
         bench.ask_for("http://b.test/2.png", "image").await.went(),
     ];
-    assert_eq!(bench.ask_for("http://c.test/3.png", "image").await.refused().0, Reason::RateLimited);
+    assert_eq!(
+        bench
+            .ask_for("http://c.test/3.png", "image")
+            .await
+            .refused()
+            .0,
+        Reason::RateLimited
+    );
     let (reason, after) = bench.ask("http://b.test/").await.refused();
     assert_eq!((reason, after), (Reason::RateLimited, Some(30)));
 }
@@ -94,7 +106,10 @@ async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
         assert!(waiting.await.is_err());
         assert_eq!(bench.metric("crawlgate_leases"), 2.0);
         assert_eq!(bench.metric("crawlgate_held_requests"), 0.0);
-        assert_eq!(bench.metric("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), gone);
+        assert_eq!(
+            bench.metric("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+            gone
+        );
     }
     drop(busy);
     assert_eq!(bench.pass("http://a.test/3", 0).await, None);
@@ -103,7 +118,9 @@ async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
-    let bench = bench("delay: 0s, concurrency: 5, max_hold: 10m, per_address: { delay: 1s, concurrency: 1 }");
+    let bench = bench(
+        "delay: 0s, concurrency: 5, max_hold: 10m, per_address: { delay: 1s, concurrency: 1 }",
+    );
     let began = Instant::now();
     let mut waiting = vec![];
     for number in 0..40 {
@@ -125,7 +142,10 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
             slot.answered(StatusCode::OK, &HeaderMap::new());
         }
     }
-    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "{sent:?}");
+    assert!(
+        sent.windows(2).all(|pair| pair[1] - pair[0] >= SECOND),
+        "{sent:?}"
+    );
     assert!(began.elapsed() < 60 * SECOND, "{:?}", began.elapsed());
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
@@ -134,10 +154,15 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
 async fn rest_that_one_host_asks_for_is_not_the_address_s() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { concurrency: 5 }");
     let (mut slot, _) = bench.ask("http://a.test/").await.went();
-    let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())].into_iter().collect();
+    let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
+        .into_iter()
+        .collect();
     slot.answered(StatusCode::TOO_MANY_REQUESTS, &told);
     drop(slot);
-    assert_eq!(bench.ask("http://a.test/").await.refused(), (Reason::HostBackoff, Some(100)));
+    assert_eq!(
+        bench.ask("http://a.test/").await.refused(),
+        (Reason::HostBackoff, Some(100))
+    );
     let _gone = bench.ask("http://b.test/").await.went();
 }
 
@@ -170,8 +195,14 @@ async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
         sent.push(request.await.unwrap());
     }
     sent.sort();
-    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= 10 * SECOND), "{sent:?}");
-    assert!((200..230).contains(&(sent[2] - began).as_secs()), "{sent:?}");
+    assert!(
+        sent.windows(2).all(|pair| pair[1] - pair[0] >= 10 * SECOND),
+        "{sent:?}"
+    );
+    assert!(
+        (200..230).contains(&(sent[2] - began).as_secs()),
+        "{sent:?}"
+    );
     for other in others {
         other.await.unwrap();
     }
@@ -209,8 +240,12 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     let began = Instant::now();
     let second = bench.start("http://a.test/2");
     tokio::time::sleep(SECOND).await;
-    let told: HeaderMap =
-        [(http::header::RETRY_AFTER, http::HeaderValue::from_static("60"))].into_iter().collect();
+    let told: HeaderMap = [(
+        http::header::RETRY_AFTER,
+        http::HeaderValue::from_static("60"),
+    )]
+    .into_iter()
+    .collect();
     first.answered(StatusCode::SERVICE_UNAVAILABLE, &told);
     drop(first);
     drop(other);
@@ -223,7 +258,8 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
 /// A host's slot is not kept for ever for one that waits for its address: others of its key go meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_waits_long_for_its_address_lets_others_of_its_key_go() {
-    let bench = bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
+    let bench =
+        bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
     let (busy, _) = bench.ask("http://b.example.net/").await.went();
     busy.sent();
     bench.pass("http://www.test/", 0).await;

@@ -119,21 +119,42 @@ impl Bench {
     }
 
     /// The options `robots` and `politeness`, rules, and the robots.txt of every host.
-    pub(super) fn with_robots(robots: &str, politeness: &str, rules: &str, file: &str, clock: Clock) -> Self {
+    pub(super) fn with_robots(
+        robots: &str,
+        politeness: &str,
+        rules: &str,
+        file: &str,
+        clock: Clock,
+    ) -> Self {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {politeness} }}\n\
              rules: [{rules}]\n"
         );
         let files = MemoryFiles::new().with("p.yaml", text);
         let compiled = compile::load(&files, "p.yaml");
-        let policy = compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy;
-        let fetched = Fetched { status: Some(200), body: file.as_bytes(), ..Fetched::failed(Ending::File) };
+        let policy = compiled
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
+            .policy;
+        let fetched = Fetched {
+            status: Some(200),
+            body: file.as_bytes(),
+            ..Fetched::failed(Ending::File)
+        };
         let known = Arc::new(Known::after(None, &fetched, clock.now()));
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let limits = HoldLimits { of_one: 100, of_all: 1_000, longest: Duration::from_secs(600) };
+        let limits = HoldLimits {
+            of_one: 100,
+            of_all: 1_000,
+            longest: Duration::from_secs(600),
+        };
         let hold = Arc::new(Hold::new(Store::embedded(), limits, clock, metrics.clone()));
         let in_force = Arc::new(InForce::new(Snapshot::new(policy, ())));
-        Self { in_force, robots: Arc::new(OneFile(known)), hold, metrics }
+        Self {
+            in_force,
+            robots: Arc::new(OneFile(known)),
+            hold,
+            metrics,
+        }
     }
 
     pub(super) async fn ask(&self, url: &str) -> Came {
@@ -142,10 +163,15 @@ impl Bench {
 
     /// `dest` is what a browser asks it for: `document`, `image`.
     pub(super) async fn ask_for(&self, url: &str, dest: &str) -> Came {
-        let head = http::Request::builder().uri(url).header("sec-fetch-dest", dest);
+        let head = http::Request::builder()
+            .uri(url)
+            .header("sec-fetch-dest", dest);
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = Asked::new(UrlTarget::parse(url).unwrap(), Crawler::anonymous(), &parts);
-        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
+        let waits = Waits {
+            hold: &self.hold,
+            profile: &|| Profile::Generic,
+        };
         let way = Way {
             destinations: &TwoAddresses,
             robots: &*self.robots,
@@ -157,15 +183,18 @@ impl Bench {
         match outcome {
             Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
             Outcome::Robots(_) => unreachable!("nobody asks for it"),
-            Outcome::Answer(refusal) => {
-                Came::Refused(refusal.reason, refusal.retry_after.map(|after| after.as_secs()))
-            }
+            Outcome::Answer(refusal) => Came::Refused(
+                refusal.reason,
+                refusal.retry_after.map(|after| after.as_secs()),
+            ),
         }
     }
 
     pub(super) async fn open_tunnel(&self, host: &str) -> Option<Slot> {
-        let asked =
-            TunnelAsked { host: HostTarget::parse_authority(host).unwrap(), crawler: Crawler::anonymous() };
+        let asked = TunnelAsked {
+            host: HostTarget::parse_authority(host).unwrap(),
+            crawler: Crawler::anonymous(),
+        };
         let way = TunnelWay {
             destinations: &TwoAddresses,
             in_force: &self.in_force,
@@ -193,7 +222,9 @@ impl Bench {
     pub(super) fn metric(&self, name: &str) -> f64 {
         self.hold.sweep();
         let text = self.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
     }
 }

@@ -33,7 +33,10 @@ async fn later_requests_pay_for_bodies_in_both_directions() {
 async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
     let budget = 10 << 10;
     let politeness = "{ delay: 0s, concurrency: 1, max_hold: 1h, bytes_per_second: 10KiB }";
-    let (bench, mut rng) = (Bench::new(politeness, Clock::of_runtime()), fastrand::Rng::with_seed(7));
+    let (bench, mut rng) = (
+        Bench::new(politeness, Clock::of_runtime()),
+        fastrand::Rng::with_seed(7),
+    );
     let mut ended: Vec<(Instant, usize)> = vec![];
     for _ in 0..100 {
         let bytes = rng.usize(0..50 << 10);
@@ -44,14 +47,26 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
         let mut before = 0;
         for (end, bytes) in &ended[from..] {
             let allowed = (*end - *began + SECOND).as_secs_f64() * f64::from(budget) + 64.0;
-            assert!(before as f64 <= allowed, "{before} bytes, {allowed} allowed");
+            assert!(
+                before as f64 <= allowed,
+                "{before} bytes, {allowed} allowed"
+            );
             before += bytes;
         }
     }
     // Nor is time lost: all of it is spent but for the last answer and what was saved.
-    let (all, took) = (ended.iter().map(|(_, bytes)| bytes).sum::<usize>(), ended[99].0 - ended[0].0);
-    assert!(took.as_secs_f64() * f64::from(budget) >= (all - (100 << 10)) as f64, "{all} in {took:?}");
-    assert!(took.as_secs_f64() * f64::from(budget) <= all as f64 + 64_000.0, "{all} in {took:?}");
+    let (all, took) = (
+        ended.iter().map(|(_, bytes)| bytes).sum::<usize>(),
+        ended[99].0 - ended[0].0,
+    );
+    assert!(
+        took.as_secs_f64() * f64::from(budget) >= (all - (100 << 10)) as f64,
+        "{all} in {took:?}"
+    );
+    assert!(
+        took.as_secs_f64() * f64::from(budget) <= all as f64 + 64_000.0,
+        "{all} in {took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,10 @@ fn groups_are_chosen_as_for_crawl_delay() {
         assert_eq!(rate.map(|rate| rate.as_secs()), seconds, "{agent} {at:?}");
     }
     let none = Parsed::new(b"User-agent: *\nCrawl-delay: 0.25\n");
-    assert_eq!(none.request_rate("a", || unreachable!("nothing depends on the time")), None);
+    assert_eq!(
+        none.request_rate("a", || unreachable!("nothing depends on the time")),
+        None
+    );
     assert_eq!(none.crawl_delay("a"), Some(Duration::from_millis(250)));
 }
 
@@ -44,7 +47,11 @@ async fn check(robots: &str, politeness: &str, file: &str, expected: (u64, f64))
     let _gone = bench.ask_for("http://a.test/i.png", "image").await.went();
     let _gone = bench.ask_for("http://a.test/j.png", "image").await.went();
     let capped = bench.metric("crawlgate_crawl_delay_capped_total");
-    assert_eq!((after.unwrap(), capped), expected, "{robots} {politeness} {file}");
+    assert_eq!(
+        (after.unwrap(), capped),
+        expected,
+        "{robots} {politeness} {file}"
+    );
 }
 
 #[tokio::test]
@@ -56,14 +63,44 @@ async fn the_pace_is_the_slowest_of_ours_crawl_delay_and_request_rate() {
         ("{}", "delay: 1s, request_rate: ignore", file, (4, 0.0)),
         ("{ obey: false }", "delay: 2s", file, (2, 0.0)),
         ("{ crawl_delay_cap: 5s }", "delay: 1s", file, (5, 2.0)),
-        ("{ crawl_delay_cap: 5s }", "delay: 1s, request_rate: ignore", file, (4, 0.0)),
+        (
+            "{ crawl_delay_cap: 5s }",
+            "delay: 1s, request_rate: ignore",
+            file,
+            (4, 0.0),
+        ),
         ("{ crawl_delay_cap: 10s }", "delay: 1s", file, (10, 0.0)),
-        ("{}", "delay: 1s", "User-agent: *\nCrawl-delay: 86400\n", (300, 2.0)),
-        ("{}", "delay: 1s", "User-agent: *\nRequest-rate: 1/99999999999999999999999h\n", (300, 2.0)),
-        ("{}", "delay: 1s", "User-agent: *\nRequest-rate: -1/5\nRequest-rate: 0/0\n", (1, 0.0)),
+        (
+            "{}",
+            "delay: 1s",
+            "User-agent: *\nCrawl-delay: 86400\n",
+            (300, 2.0),
+        ),
+        (
+            "{}",
+            "delay: 1s",
+            "User-agent: *\nRequest-rate: 1/99999999999999999999999h\n",
+            (300, 2.0),
+        ),
+        (
+            "{}",
+            "delay: 1s",
+            "User-agent: *\nRequest-rate: -1/5\nRequest-rate: 0/0\n",
+            (1, 0.0),
+        ),
         // It is midnight in the tests.
-        ("{}", "delay: 1s", "User-agent: *\nRequest-rate: 1/30 2300-0100\nRequest-rate: 1/5\n", (30, 0.0)),
-        ("{}", "delay: 1s", "User-agent: *\nRequest-rate: 1/30 0100-2300\nRequest-rate: 1/5\n", (5, 0.0)),
+        (
+            "{}",
+            "delay: 1s",
+            "User-agent: *\nRequest-rate: 1/30 2300-0100\nRequest-rate: 1/5\n",
+            (30, 0.0),
+        ),
+        (
+            "{}",
+            "delay: 1s",
+            "User-agent: *\nRequest-rate: 1/30 0100-2300\nRequest-rate: 1/5\n",
+            (5, 0.0),
+        ),
     ] {
         check(robots, politeness, file, expected).await;
     }

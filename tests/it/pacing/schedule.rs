@@ -38,7 +38,11 @@ async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
         (-672 * 24 * HOUR + 24 * HOUR, 3),
     ] {
         hand.jump(at);
-        assert_eq!(gap(&bench, &format!("t{}.test", at.unsigned_abs())).await, delay_s, "{at}");
+        assert_eq!(
+            gap(&bench, &format!("t{}.test", at.unsigned_abs())).await,
+            delay_s,
+            "{at}"
+        );
         hand.jump(-at);
     }
 }
@@ -47,8 +51,10 @@ async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
 async fn a_jump_moves_no_wait() {
     let (clock, hand) = Clock::manual();
     let schedule = "[{ hours: \"00:00-06:00\", delay: 50s }]";
-    let bench =
-        Bench::new(&format!("{{ delay: 50s, jitter: none, max_hold: 0s, schedule: {schedule} }}"), clock);
+    let bench = Bench::new(
+        &format!("{{ delay: 50s, jitter: none, max_hold: 0s, schedule: {schedule} }}"),
+        clock,
+    );
     assert_eq!(gap(&bench, "a.test").await, 50);
     for jump in [-100 * HOUR, 1_000 * HOUR, 7] {
         hand.jump(jump);
@@ -59,9 +65,11 @@ async fn a_jump_moves_no_wait() {
 #[tokio::test]
 async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back() {
     let (clock, hand) = Clock::manual();
-    let schedule = "[{ delay: 0s, rate: 1/m, concurrency: 5 }, { hours: \"01:00-02:00\", rate: none }]";
-    let politeness =
-        format!("{{ delay: 9s, jitter: none, max_hold: 0s, concurrency: 1, schedule: {schedule} }}");
+    let schedule =
+        "[{ delay: 0s, rate: 1/m, concurrency: 5 }, { hours: \"01:00-02:00\", rate: none }]";
+    let politeness = format!(
+        "{{ delay: 9s, jitter: none, max_hold: 0s, concurrency: 1, schedule: {schedule} }}"
+    );
     let back = "{ id: back, when: { host: back.test }, set: { politeness: { schedule: [] } } }";
     let bench = Bench::with_robots("{ obey: false }", &politeness, back, "", clock);
     assert_eq!(gap(&bench, "a.test").await, 60);
@@ -74,7 +82,10 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
         bench.ask("http://b.test/").await.went(),
         bench.ask("http://b.test/").await.went(),
     ];
-    assert_eq!(bench.ask("http://b.test/").await.refused().0, Reason::RateLimited);
+    assert_eq!(
+        bench.ask("http://b.test/").await.refused().0,
+        Reason::RateLimited
+    );
     // It is about pages.
     let _gone = bench.ask_for("http://b.test/i.png", "image").await.went();
 }
@@ -85,7 +96,10 @@ fn mistakes_in_windows_are_told() {
         ("{ hours: \"22:00\" }", "hours are needed here"),
         ("{ hours: \"06:00-06:00\" }", "hours are needed here"),
         ("{ hours: \"24:00-06:00\" }", "hours are needed here"),
-        ("{ tz: Europe/Berlin }", "this version knows no names of time zones"),
+        (
+            "{ tz: Europe/Berlin }",
+            "this version knows no names of time zones",
+        ),
         ("{ tz: +15:00 }", "a time zone is needed here"),
         ("{ days: [] }", "at least one day"),
         ("{ days: [someday] }", "someday"),
@@ -111,7 +125,9 @@ async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
     let began = tokio::time::Instant::now();
     tokio::time::sleep(std::time::Duration::from_millis(54_500)).await;
     bench.pass("http://a.test/", 0).await;
-    let waiting: Vec<_> = (0..5).map(|page| bench.start(&format!("http://a.test/{page}"))).collect();
+    let waiting: Vec<_> = (0..5)
+        .map(|page| bench.start(&format!("http://a.test/{page}")))
+        .collect();
     let mut went = vec![];
     for one in waiting {
         let (slot, _) = one.await.unwrap().went();

@@ -12,8 +12,17 @@ use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, Worl
 pub(crate) type Spread = BTreeMap<String, u64>;
 
 pub(super) const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
-const PATHS: [&str; 9] =
-    ["/", "/x", "/old", "/old/a", "/older", "/cgi-bin/x.gif", "/a/a/b.tar.gz", "/p.html", "/a/b/a/c/a"];
+const PATHS: [&str; 9] = [
+    "/",
+    "/x",
+    "/old",
+    "/old/a",
+    "/older",
+    "/cgi-bin/x.gif",
+    "/a/a/b.tar.gz",
+    "/p.html",
+    "/a/b/a/c/a",
+];
 const QUERIES: [&str; 6] = ["", "x=1", "x=1&y=2", "y=2&x=", "sid=abc", "x=2&x=1"];
 const TYPES: [&str; 5] = ["text/html", "image/png", "video/mp4", "application/pdf", ""];
 const STATUSES: [u16; 7] = [200, 200, 200, 204, 206, 404, 503];
@@ -24,12 +33,26 @@ const LAST: usize = 3;
 
 /// Every field with the kinds that the generator gives it.
 const ATOMS: [(&str, &[&str]); 27] = [
-    ("url", &["exact", "prefix", "suffix", "contains", "regex", "glob", "length"]),
+    (
+        "url",
+        &[
+            "exact", "prefix", "suffix", "contains", "regex", "glob", "length",
+        ],
+    ),
     ("scheme", &["exact"]),
-    ("host", &["exact", "prefix", "suffix", "contains", "regex", "glob"]),
+    (
+        "host",
+        &["exact", "prefix", "suffix", "contains", "regex", "glob"],
+    ),
     ("port", &["range"]),
     ("authority", &["exact", "prefix", "suffix"]),
-    ("path", &["exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments", "repeats"]),
+    (
+        "path",
+        &[
+            "exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments",
+            "repeats",
+        ],
+    ),
     ("path_and_query", &["exact", "prefix", "contains", "regex"]),
     ("rel_path", &["exact", "prefix"]),
     ("rel_path_and_query", &["exact", "contains"]),
@@ -42,7 +65,10 @@ const ATOMS: [(&str, &[&str]); 27] = [
     ("dest", &["exact"]),
     ("depth", &["range"]),
     ("address", &["cidr"]),
-    ("content_type", &["exact", "prefix", "contains", "suffix", "length"]),
+    (
+        "content_type",
+        &["exact", "prefix", "contains", "suffix", "length"],
+    ),
     ("status", &["range"]),
     ("size", &["range"]),
     ("header.x-a", &["exact", "prefix", "contains"]),
@@ -63,7 +89,16 @@ const RARE: [(&str, &str); 8] = [
     ("host", "regex"),
     ("path", "length"),
 ];
-const SHORTCUTS: [&str; 8] = ["domain", "ext", "under", "url_prefix", "in_query", "surt", "site", "in"];
+const SHORTCUTS: [&str; 8] = [
+    "domain",
+    "ext",
+    "under",
+    "url_prefix",
+    "in_query",
+    "surt",
+    "site",
+    "in",
+];
 
 /// A generator with its own count of what it made.
 pub(crate) struct Generator {
@@ -77,12 +112,20 @@ pub(crate) struct Generator {
 impl Generator {
     /// Policies for all crawlers, about requests and responses.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), spread: Spread::new(), next_id: 0, last: LAST - 1 }
+        Self {
+            rng: Rng::with_seed(seed),
+            spread: Spread::new(),
+            next_id: 0,
+            last: LAST - 1,
+        }
     }
 
     /// Policies with spaces, about documents too.
     pub(crate) fn whole(seed: u64) -> Self {
-        Self { last: LAST, ..Self::new(seed) }
+        Self {
+            last: LAST,
+            ..Self::new(seed)
+        }
     }
 
     fn count(&mut self, what: impl Into<String>) {
@@ -114,7 +157,9 @@ impl Generator {
             method: (*self.pick(&["GET", "GET", "HEAD", "POST"])).into(),
             crawler: (*self.pick(&["anonymous", "news-bot"])).into(),
             referer: (*self.pick(&["", "http://a.test/"])).into(),
-            dest: self.pick(&[None, Some("navigation"), Some("embed")]).map(str::to_owned),
+            dest: self
+                .pick(&[None, Some("navigation"), Some("embed")])
+                .map(str::to_owned),
             depth: *self.pick(&[None, Some(0), Some(2), Some(9)]),
             address: Some(self.pick(&ADDRESSES).parse::<IpAddr>().unwrap()),
             response: Some(self.response()),
@@ -123,7 +168,8 @@ impl Generator {
     }
 
     fn document(&mut self) -> Document {
-        let maybe = |g: &mut Self, values: &[&str]| g.rng.bool().then(|| (*g.pick(values)).to_owned());
+        let maybe =
+            |g: &mut Self, values: &[&str]| g.rng.bool().then(|| (*g.pick(values)).to_owned());
         Document {
             title: (*self.pick(&["", "Home", "Not found"])).into(),
             body_prefix: (*self.pick(&["", "<html>", "error 404"])).into(),
@@ -170,7 +216,11 @@ impl Generator {
             self.count("space of all others");
             spaces.push(self.space(None));
         }
-        Made { rules, base: self.base(), spaces }
+        Made {
+            rules,
+            base: self.base(),
+            spaces,
+        }
     }
 
     fn base(&mut self) -> BTreeMap<String, Json> {
@@ -179,8 +229,16 @@ impl Generator {
     }
 
     fn space(&mut self, crawler: Option<&'static str>) -> Space {
-        let options = if self.one_in(3) { self.base() } else { BTreeMap::new() };
-        Space { crawler, options, rules: self.rules(0) }
+        let options = if self.one_in(3) {
+            self.base()
+        } else {
+            BTreeMap::new()
+        };
+        Space {
+            crawler,
+            options,
+            rules: self.rules(0),
+        }
     }
 
     fn rules(&mut self, least: usize) -> Vec<Node> {
@@ -198,7 +256,11 @@ impl Generator {
         if nesting < 3 && self.rng.bool() {
             return self.group(nesting, above, latest);
         }
-        let cond = if self.rng.bool() { self.mixed() } else { self.cond(latest, 2) };
+        let cond = if self.rng.bool() {
+            self.mixed()
+        } else {
+            self.cond(latest, 2)
+        };
         self.filter(cond, above)
     }
 
@@ -206,15 +268,28 @@ impl Generator {
     fn mixed(&mut self) -> Cond {
         let later = self.rng.usize(1..=self.last);
         let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
-        if self.one_in(4) { Cond::All(parts) } else { Cond::Any(parts) }
+        if self.one_in(4) {
+            Cond::All(parts)
+        } else {
+            Cond::Any(parts)
+        }
     }
 
     fn filter(&mut self, cond: Cond, above: usize) -> Node {
         let require = self.one_in(6);
-        self.count(if require { "rule require" } else { "rule forbid" });
+        self.count(if require {
+            "rule require"
+        } else {
+            "rule forbid"
+        });
         let stage = self.wait(cond.stage().unwrap_or(0).max(above));
         let log = self.rng.bool();
-        Node { id: self.id(), enabled: true, stage, kind: Kind::Filter { require, cond, log } }
+        Node {
+            id: self.id(),
+            enabled: true,
+            stage,
+            kind: Kind::Filter { require, cond, log },
+        }
     }
 
     /// Sometimes a rule is told to wait for a stage at or after its facts.
@@ -244,18 +319,34 @@ impl Generator {
             self.count("match: first");
             self.first_list(nesting, stage_now, count)
         } else {
-            (0..count).map(|_| self.rule(nesting + 1, stage_now, self.last)).collect()
+            (0..count)
+                .map(|_| self.rule(nesting + 1, stage_now, self.last))
+                .collect()
         };
         let then = self.assignments();
         let enabled = !self.one_in(20);
         let first = first && !rules.is_empty();
-        Node { id: self.id(), enabled, stage, kind: Kind::Group { when, unless, then, stop, first, rules } }
+        Node {
+            id: self.id(),
+            enabled,
+            stage,
+            kind: Kind::Group {
+                when,
+                unless,
+                then,
+                stop,
+                first,
+                rules,
+            },
+        }
     }
 
     /// Children that all run at one stage: each names a fact of that stage, or names none.
     fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
         let stage = self.rng.usize(above..=self.last);
-        let mut rules: Vec<Node> = (0..count).map(|_| self.first_child(nesting, stage)).collect();
+        let mut rules: Vec<Node> = (0..count)
+            .map(|_| self.first_child(nesting, stage))
+            .collect();
         if self.one_in(3) {
             rules.push(self.plain_group(Some(Cond::Always)));
         }
@@ -278,7 +369,9 @@ impl Generator {
         if nesting < 2
             && let Kind::Group { rules, .. } = &mut group.kind
         {
-            *rules = (0..self.rng.usize(0..3)).map(|_| self.rule(nesting + 2, stage, self.last)).collect();
+            *rules = (0..self.rng.usize(0..3))
+                .map(|_| self.rule(nesting + 2, stage, self.last))
+                .collect();
         }
         group
     }
@@ -288,15 +381,29 @@ impl Generator {
         if stop {
             self.count("stop");
         }
-        let kind =
-            Kind::Group { when, unless: false, then: self.assignments(), stop, first: false, rules: vec![] };
-        Node { id: self.id(), enabled: true, stage: None, kind }
+        let kind = Kind::Group {
+            when,
+            unless: false,
+            then: self.assignments(),
+            stop,
+            first: false,
+            rules: vec![],
+        };
+        Node {
+            id: self.id(),
+            enabled: true,
+            stage: None,
+            kind,
+        }
     }
 
     fn assignments(&mut self) -> Vec<(&'static str, Json)> {
         let mut then = vec![];
         if self.one_in(3) {
-            then.push(("disposition", json!(*self.pick(&["allow", "allow", "disallow", "disallow-log"]))));
+            then.push((
+                "disposition",
+                json!(*self.pick(&["allow", "allow", "disallow", "disallow-log"])),
+            ));
         }
         if self.one_in(8) {
             then.push(("html_only", json!(self.rng.bool())));
@@ -312,7 +419,11 @@ impl Generator {
             let stage = self.rng.usize(0..=latest);
             return Cond::Atom(self.atom_at(stage));
         }
-        let parts = |g: &mut Self| (0..g.rng.usize(1..4)).map(|_| g.cond(latest, nesting - 1)).collect();
+        let parts = |g: &mut Self| {
+            (0..g.rng.usize(1..4))
+                .map(|_| g.cond(latest, nesting - 1))
+                .collect()
+        };
         match self.rng.u32(0..8) {
             0..3 => Cond::All(parts(self)),
             3..6 => Cond::Any(parts(self)),
@@ -324,10 +435,18 @@ impl Generator {
     /// A test of a field that becomes known exactly at this stage.
     fn atom_at(&mut self, stage: usize) -> Atom {
         loop {
-            let atom = if stage == 0 && self.one_in(3) { self.shortcut() } else { self.atom() };
+            let atom = if stage == 0 && self.one_in(3) {
+                self.shortcut()
+            } else {
+                self.atom()
+            };
             if atom.stage() == stage {
                 self.count(format!("stage {}", super::model::STAGES[stage]));
-                let field = if atom.field.is_empty() { "shortcut" } else { atom.field };
+                let field = if atom.field.is_empty() {
+                    "shortcut"
+                } else {
+                    atom.field
+                };
                 self.count(format!("field {field}"));
                 self.count(format!("kind {}", atom.kind));
                 return atom;
@@ -347,7 +466,12 @@ impl Generator {
             "site" => *self.pick(&["http://a.test", "http://b.test/old"]),
             _ => "mine",
         };
-        Atom { field: "", kind, values: vec![value.into()], ignore_case: false }
+        Atom {
+            field: "",
+            kind,
+            values: vec![value.into()],
+            ignore_case: false,
+        }
     }
 
     fn atom(&mut self) -> Atom {
@@ -357,10 +481,20 @@ impl Generator {
             let (field, kinds) = *self.pick(&ATOMS);
             (field, *self.pick(kinds))
         };
-        let count = if kind == "length" || kind == "range" { 1 } else { self.rng.usize(1..3) };
+        let count = if kind == "length" || kind == "range" {
+            1
+        } else {
+            self.rng.usize(1..3)
+        };
         let values = (0..count).map(|_| self.value(field, kind)).collect();
-        let folds = ["exact", "prefix", "suffix", "contains"].contains(&kind) && field != "content_type";
-        Atom { field, kind, values, ignore_case: folds && self.one_in(8) }
+        let folds =
+            ["exact", "prefix", "suffix", "contains"].contains(&kind) && field != "content_type";
+        Atom {
+            field,
+            kind,
+            values,
+            ignore_case: folds && self.one_in(8),
+        }
     }
 
     fn value(&mut self, field: &str, kind: &str) -> String {
@@ -378,8 +512,12 @@ impl Generator {
             ("content_type", "exact") => {
                 (*self.pick(&["text/html", "image/png", "video/*", "image/*"])).into()
             }
-            (_, "regex") => (*self.pick(&["/old(/|$)", "a\\.test", "[0-9]", "^http://b", "\\.gif$"])).into(),
-            (_, "glob") => (*self.pick(&["*", "*.test", "*/old*", "/a*a", "http://*.test/*", "/x"])).into(),
+            (_, "regex") => {
+                (*self.pick(&["/old(/|$)", "a\\.test", "[0-9]", "^http://b", "\\.gif$"])).into()
+            }
+            (_, "glob") => {
+                (*self.pick(&["*", "*.test", "*/old*", "/a*a", "http://*.test/*", "/x"])).into()
+            }
             _ => self.text(field, kind),
         }
     }

@@ -26,7 +26,10 @@ const FACTS: usize = 20;
 const CONTROL: u64 = 8;
 
 fn policies() -> u64 {
-    std::env::var("CRAWLGATE_LAWS").ok().and_then(|text| text.parse().ok()).unwrap_or(POLICIES)
+    std::env::var("CRAWLGATE_LAWS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(POLICIES)
 }
 
 /// What a law met: how many judgements were compared, and how many of them are those that could break it.
@@ -40,8 +43,14 @@ impl Met {
     /// At least one policy in so many must have told something.
     fn report(&self, law: &str, one_in: u64) {
         let (all, told) = (policies(), self.telling);
-        println!("{law}: {all} policies, {} judgements compared, {told} of them telling", self.compared);
-        assert!(told * one_in >= all, "{law}: only {told} telling judgements of {all} policies");
+        println!(
+            "{law}: {all} policies, {} judgements compared, {told} of them telling",
+            self.compared
+        );
+        assert!(
+            told * one_in >= all,
+            "{law}: only {told} telling judgements of {all} policies"
+        );
     }
 }
 
@@ -55,15 +64,22 @@ fn a_filter_is_never_undone() {
         let asked: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
         let filtered = asked.iter().filter_map(|facts| {
             let judged = judge(&policy, facts);
-            let rule = judged.cause_of(&policy).filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
+            let rule = judged
+                .cause_of(&policy)
+                .filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
             if !twin::has(&document, rule.id.as_str()) {
                 return None;
             }
-            let at = policy.rules().iter().position(|other| other.id == rule.id)?;
+            let at = policy
+                .rules()
+                .iter()
+                .position(|other| other.id == rule.id)?;
             Some((at, facts, judged))
         });
         let filtered: Vec<_> = filtered.collect();
-        let Some((at, ..)) = filtered.iter().max_by_key(|(at, ..)| *at) else { continue };
+        let Some((at, ..)) = filtered.iter().max_by_key(|(at, ..)| *at) else {
+            continue;
+        };
         let last = policy.rules()[*at].id.as_str();
         let longer = twin::behind(&document, last, &source.forgiving());
         let policy = compiled(&longer).unwrap_or_else(|problems| panic!("{problems}\n{longer}"));
@@ -71,8 +87,14 @@ fn a_filter_is_never_undone() {
             let after = judge(&policy, facts);
             met.compared += 1;
             met.telling += 1;
-            assert!(after.rejects(), "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}");
-            assert!(after.stage <= before.stage, "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}");
+            assert!(
+                after.rejects(),
+                "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}"
+            );
+            assert!(
+                after.stage <= before.stage,
+                "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}"
+            );
             if after.stage == before.stage && after.reason == before.reason {
                 assert_eq!(after.cause, before.cause, "{facts}\n{document}\n{longer}");
             }
@@ -91,15 +113,23 @@ fn an_early_answer_never_contradicts_the_full_one() {
         let (document, policy) = source.policy();
         for at in 0..FACTS {
             let full = source.facts_of_a_page();
-            let parts: Vec<Judged> =
-                (0..4).map(|known| judge(&policy, &enrich::up_to(known, &full))).collect();
-            let Some(first) = parts.iter().position(Judged::rejects) else { continue };
+            let parts: Vec<Judged> = (0..4)
+                .map(|known| judge(&policy, &enrich::up_to(known, &full)))
+                .collect();
+            let Some(first) = parts.iter().position(Judged::rejects) else {
+                continue;
+            };
             met.compared += 1;
             for later in &parts[first..] {
-                assert_eq!(later.decision(), parts[first].decision(), "{full}\n{document}");
+                assert_eq!(
+                    later.decision(),
+                    parts[first].decision(),
+                    "{full}\n{document}"
+                );
             }
-            let filter =
-                parts[first].cause_of(&policy).filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
+            let filter = parts[first]
+                .cause_of(&policy)
+                .filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
             let Some(filter) = filter
                 .filter(|rule| at == 0 && parts[first].stage < rule.stage.stage())
                 .filter(|rule| twin::has(&document, rule.id.as_str()))
@@ -110,7 +140,11 @@ fn an_early_answer_never_contradicts_the_full_one() {
             let late = twin::waiting(&document, filter.id.as_str());
             let alone = compiled(&late).unwrap_or_else(|problems| panic!("{problems}\n{late}"));
             let in_full = judge(&alone, &full);
-            assert_eq!(in_full.cause.as_deref(), Some(filter.id.as_str()), "{full}\n{late}\n{document}");
+            assert_eq!(
+                in_full.cause.as_deref(),
+                Some(filter.id.as_str()),
+                "{full}\n{late}\n{document}"
+            );
             assert!(in_full.rejects(), "{full}\n{late}\n{document}");
         }
     }
@@ -126,7 +160,11 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
         let (document, policy) = source.policy();
         let host = source.host();
         let first = source.facts_on(host);
-        let known = if source.coin() { vec!["crawler"] } else { vec!["crawler", "address"] };
+        let known = if source.coin() {
+            vec!["crawler"]
+        } else {
+            vec!["crawler", "address"]
+        };
         let tunnel = enrich::tunnel(&first, &known);
         let said = judge(&policy, &tunnel);
         if said.verdict == Verdict::Undecided {
@@ -157,13 +195,23 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
 /// With rules in shadow everything is as without them: verdict, cause, options and the trail of live rules.
 #[test]
 fn a_shadow_rule_changes_nothing() {
-    equals_absent("a rule in shadow changes nothing", 14, "mode", &json!("shadow"));
+    equals_absent(
+        "a rule in shadow changes nothing",
+        14,
+        "mode",
+        &json!("shadow"),
+    );
 }
 
 /// With disabled rules everything is as without them.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
-    equals_absent("a disabled rule equals an absent one", 15, "enabled", &json!(false));
+    equals_absent(
+        "a disabled rule equals an absent one",
+        15,
+        "enabled",
+        &json!(false),
+    );
 }
 
 fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
@@ -174,15 +222,19 @@ fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
         let shorter = twin::without(&document, key, value);
         let counting = (number % CONTROL == 0).then(|| twin::counting(&document, key));
         let counting = counting.and_then(|document| compiled(&document).ok());
-        let absent =
-            compiled(&shorter).unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
+        let absent = compiled(&shorter)
+            .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
             let (with, without) = (judge(&policy, &facts), judge(&absent, &facts));
             met.compared += 1;
             let differs = |counting| judge(counting, &facts).decision() != with.decision();
             met.telling += u64::from(counting.as_ref().is_some_and(differs));
-            assert_eq!(with.among(&absent), without.among(&absent), "{facts}\n{document}\n{shorter}");
+            assert_eq!(
+                with.among(&absent),
+                without.among(&absent),
+                "{facts}\n{document}\n{shorter}"
+            );
         }
     }
     met.report(law, CONTROL);
@@ -199,7 +251,9 @@ fn document_order_is_the_only_order() {
         let files = styled
             .files
             .iter()
-            .fold(MemoryFiles::new(), |files, (path, text)| files.with(path, text.as_str()));
+            .fold(MemoryFiles::new(), |files, (path, text)| {
+                files.with(path, text.as_str())
+            });
         let other = judged::compiled_from(&files, "p")
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));
         let reversed = (number % CONTROL == 0).then(|| twin::reversed(&document));
@@ -229,13 +283,16 @@ fn filters_side_by_side_may_change_places() {
     let mut met = Met::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
-        let Some((swapped, pair)) = twin::swapped(&document, source.random()) else { continue };
+        let Some((swapped, pair)) = twin::swapped(&document, source.random()) else {
+            continue;
+        };
         let other = compiled(&swapped).unwrap_or_else(|problems| panic!("{problems}\n{swapped}"));
         for _ in 0..FACTS {
             let facts = source.facts();
             let (before, after) = (judge(&policy, &facts), judge(&other, &facts));
             met.compared += 1;
-            let of_the_pair = |judged: &Judged| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
+            let of_the_pair =
+                |judged: &Judged| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
             met.telling += u64::from(of_the_pair(&before));
             assert_eq!(
                 after.verdict_and_options(),

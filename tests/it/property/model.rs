@@ -74,25 +74,44 @@ pub(crate) struct World {
 impl World {
     /// A header that is there and says something.
     fn header(&self, name: &str) -> Option<&str> {
-        self.response.as_ref()?.headers.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.response
+            .as_ref()?
+            .headers
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     pub(crate) fn authority(&self) -> String {
         let default = if self.scheme == "http" { 80 } else { 443 };
-        if self.port == default { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+        if self.port == default {
+            self.host.clone()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 
     pub(crate) fn path_and_query(&self) -> String {
-        if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
+        if self.query.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}?{}", self.path, self.query)
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}{}", self.scheme, self.authority(), self.path_and_query())
+        format!(
+            "{}://{}{}",
+            self.scheme,
+            self.authority(),
+            self.path_and_query()
+        )
     }
 
     /// The facts as `crawlgate decide` takes them.
     pub(crate) fn to_json(&self) -> Json {
-        let mut facts = json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
+        let mut facts =
+            json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
         let object = facts.as_object_mut().unwrap();
         if !self.referer.is_empty() {
             object.insert("referer".into(), json!(self.referer));
@@ -195,12 +214,21 @@ impl Atom {
     }
 
     pub(crate) fn to_json(&self) -> Json {
-        let values = if self.values.len() == 1 { json!(self.values[0]) } else { json!(self.values) };
+        let values = if self.values.len() == 1 {
+            json!(self.values[0])
+        } else {
+            json!(self.values)
+        };
         match (self.kind, self.field) {
-            ("domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in", "") => {
+            (
+                "domain" | "ext" | "under" | "url_prefix" | "in_query" | "surt" | "site" | "in",
+                "",
+            ) => {
                 json!({ self.kind: values })
             }
-            (kind, field) if self.ignore_case => json!({ field: { kind: values, "case": "ignore" } }),
+            (kind, field) if self.ignore_case => {
+                json!({ field: { kind: values, "case": "ignore" } })
+            }
             ("range", field) | ("exact", field @ "content_type") => json!({ field: values }),
             (kind, field) => json!({ field: { kind: values } }),
         }
@@ -209,7 +237,8 @@ impl Atom {
     /// Texts of the field; none if it is not known. Inside a tunnel hardly anything is.
     fn texts(&self, world: &World) -> Option<Vec<String>> {
         let response = world.response.as_ref();
-        let header = |name: &str| response.map(|r| vec![r.headers.get(name).cloned().unwrap_or_default()]);
+        let header =
+            |name: &str| response.map(|r| vec![r.headers.get(name).cloned().unwrap_or_default()]);
         let one = |text: &str| Some(vec![text.to_owned()]);
         match self.field {
             "url" => one(&world.url()),
@@ -221,7 +250,9 @@ impl Atom {
             "rel_path" => one(&world.path[1..]),
             "rel_path_and_query" => one(&world.path_and_query()[1..]),
             "query" => one(&world.query),
-            "authority_path_query" => one(&format!("{}{}", world.authority(), world.path_and_query())),
+            "authority_path_query" => {
+                one(&format!("{}{}", world.authority(), world.path_and_query()))
+            }
             "param.x" => Some(params(&world.query, "x")),
             "method" => one(&world.method),
             "crawler" => one(&world.crawler),
@@ -233,11 +264,17 @@ impl Atom {
             "body_prefix" => world.document.as_ref().map(|d| vec![d.body_prefix.clone()]),
             "meta_robots" => match world.header("x-robots-tag") {
                 Some(tag) => one(tag),
-                None => world.document.as_ref().map(|d| vec![d.meta_robots.clone().unwrap_or_default()]),
+                None => world
+                    .document
+                    .as_ref()
+                    .map(|d| vec![d.meta_robots.clone().unwrap_or_default()]),
             },
             "canonical" => match world.header("link") {
                 Some(link) => one(link.trim_start_matches('<').split('>').next().unwrap_or("")),
-                None => world.document.as_ref().map(|d| vec![d.canonical.clone().unwrap_or_default()]),
+                None => world
+                    .document
+                    .as_ref()
+                    .map(|d| vec![d.canonical.clone().unwrap_or_default()]),
             },
             "usage.train-ai" => header("content-usage").map(|u| {
                 vec![match u[0].as_str() {
@@ -252,34 +289,46 @@ impl Atom {
 
     pub(crate) fn eval(&self, world: &World) -> Tri {
         let known = match (self.kind, self.field) {
-            ("domain", _) => Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}")))),
+            ("domain", _) => {
+                Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}"))))
+            }
             ("ext", _) => Some(self.any(|v| world.path.to_lowercase().ends_with(&format!(".{v}")))),
-            ("under", _) => Some(self.any(|v| world.path == v || world.path.starts_with(&format!("{v}/")))),
+            ("under", _) => {
+                Some(self.any(|v| world.path == v || world.path.starts_with(&format!("{v}/"))))
+            }
             ("url_prefix", _) => Some(self.any(|v| world.url().starts_with(v))),
             ("in_query", _) => Some(self.any(|v| world.query.contains(v))),
             ("surt", _) => Some(self.any(|v| surt(world).starts_with(v))),
             ("site", _) => Some(self.any(|v| on_site(world, v))),
-            ("in", _) => {
-                Some(["a.test"].iter().any(|d| world.host == *d || world.host.ends_with(&format!(".{d}"))))
-            }
+            ("in", _) => Some(
+                ["a.test"]
+                    .iter()
+                    .any(|d| world.host == *d || world.host.ends_with(&format!(".{d}"))),
+            ),
             ("range", "port") => Some(self.any(|v| world.port.to_string() == v)),
             ("range", "depth") => Some(world.depth.is_some_and(|d| self.any(|v| in_range(d, v)))),
-            ("range", "status") => world.response.as_ref().map(|r| self.any(|v| is_status(r.status, v))),
-            ("range", "size") => {
-                world.response.as_ref().map(|r| r.size.is_some_and(|s| self.any(|v| in_range(s, v))))
-            }
-            ("cidr", _) => {
-                world.address.map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a)))
-            }
+            ("range", "status") => world
+                .response
+                .as_ref()
+                .map(|r| self.any(|v| is_status(r.status, v))),
+            ("range", "size") => world
+                .response
+                .as_ref()
+                .map(|r| r.size.is_some_and(|s| self.any(|v| in_range(s, v)))),
+            ("cidr", _) => world
+                .address
+                .map(|a| self.any(|v| v.parse::<ipnet::IpNet>().unwrap().contains(&a))),
             ("segments", _) => Some(self.any(|v| in_range(segments(world).len() as u64, v))),
             ("repeats", _) => Some(self.any(|v| in_range(repeats(world), v))),
             ("params", _) => {
                 let count = world.query.split('&').filter(|p| !p.is_empty()).count();
                 Some(self.any(|v| in_range(count as u64, v)))
             }
-            (kind, _) => self
-                .texts(world)
-                .map(|texts| texts.iter().any(|text| self.any(|value| self.text_test(kind, text, value)))),
+            (kind, _) => self.texts(world).map(|texts| {
+                texts
+                    .iter()
+                    .any(|text| self.any(|value| self.text_test(kind, text, value)))
+            }),
         };
         match known {
             Some(true) => Tri::Yes,
@@ -293,12 +342,21 @@ impl Atom {
     }
 
     fn text_test(&self, kind: &str, text: &str, value: &str) -> bool {
-        let folds = self.ignore_case || ["scheme", "host", "authority", "content_type"].contains(&self.field);
-        let fold = |t: &str| if folds { t.to_lowercase() } else { t.to_owned() };
+        let folds = self.ignore_case
+            || ["scheme", "host", "authority", "content_type"].contains(&self.field);
+        let fold = |t: &str| {
+            if folds {
+                t.to_lowercase()
+            } else {
+                t.to_owned()
+            }
+        };
         let (text, value) = (&fold(text), &fold(value));
         match kind {
             "exact" => match value.strip_suffix("/*") {
-                Some(family) if self.field == "content_type" => text.starts_with(&format!("{family}/")),
+                Some(family) if self.field == "content_type" => {
+                    text.starts_with(&format!("{family}/"))
+                }
                 _ => text == value,
             },
             "prefix" => text.starts_with(value),
@@ -395,20 +453,29 @@ impl Made {
     }
 
     pub(crate) fn space_of(&self, crawler: &str) -> Option<&Space> {
-        let own = self.spaces.iter().find(|space| space.crawler == Some(crawler));
+        let own = self
+            .spaces
+            .iter()
+            .find(|space| space.crawler == Some(crawler));
         own.or_else(|| self.spaces.iter().find(|space| space.crawler.is_none()))
     }
 
     /// The rules of the document and of every space.
     pub(crate) fn all(&self) -> Vec<Node> {
-        self.rules.iter().chain(self.spaces.iter().flat_map(|space| &space.rules)).cloned().collect()
+        self.rules
+            .iter()
+            .chain(self.spaces.iter().flat_map(|space| &space.rules))
+            .cloned()
+            .collect()
     }
 
     /// The same policy without the rules that are disabled.
     pub(crate) fn without_disabled(&self) -> Self {
         let mut made = self.clone();
         prune(&mut made.rules);
-        made.spaces.iter_mut().for_each(|space| prune(&mut space.rules));
+        made.spaces
+            .iter_mut()
+            .for_each(|space| prune(&mut space.rules));
         made
     }
 }
@@ -448,26 +515,44 @@ impl Node {
         }
         match &self.kind {
             Kind::Filter { require, cond, log } => {
-                object.insert(if *require { "require" } else { "forbid" }.into(), cond.to_json());
+                object.insert(
+                    if *require { "require" } else { "forbid" }.into(),
+                    cond.to_json(),
+                );
                 object.insert("log".into(), json!(log));
             }
-            Kind::Group { when, unless, then, stop, first, rules } => {
+            Kind::Group {
+                when,
+                unless,
+                then,
+                stop,
+                first,
+                rules,
+            } => {
                 if let Some(cond) = when {
-                    object.insert(if *unless { "unless" } else { "when" }.into(), cond.to_json());
+                    object.insert(
+                        if *unless { "unless" } else { "when" }.into(),
+                        cond.to_json(),
+                    );
                 }
                 for (option, value) in then {
                     if *option == "disposition" {
                         object.insert("then".into(), value.clone());
                     } else {
                         let set = object.entry("set").or_insert_with(|| json!({}));
-                        set.as_object_mut().unwrap().insert((*option).into(), value.clone());
+                        set.as_object_mut()
+                            .unwrap()
+                            .insert((*option).into(), value.clone());
                     }
                 }
                 object.insert("stop".into(), json!(stop));
                 if *first {
                     object.insert("match".into(), json!("first"));
                 }
-                object.insert("rules".into(), Json::Array(rules.iter().map(Self::to_json).collect()));
+                object.insert(
+                    "rules".into(),
+                    Json::Array(rules.iter().map(Self::to_json).collect()),
+                );
             }
         }
         rule
@@ -476,8 +561,15 @@ impl Node {
 
 fn params(query: &str, name: &str) -> Vec<String> {
     let pairs = query.split('&').filter_map(|p| p.split_once('='));
-    let values: Vec<String> = pairs.filter(|(n, _)| *n == name).map(|(_, v)| v.into()).collect();
-    if values.is_empty() { vec![String::new()] } else { values }
+    let values: Vec<String> = pairs
+        .filter(|(n, _)| *n == name)
+        .map(|(_, v)| v.into())
+        .collect();
+    if values.is_empty() {
+        vec![String::new()]
+    } else {
+        values
+    }
 }
 
 fn segments(world: &World) -> Vec<&str> {
@@ -486,12 +578,18 @@ fn segments(world: &World) -> Vec<&str> {
 
 fn repeats(world: &World) -> u64 {
     let all = segments(world);
-    all.iter().map(|s| all.iter().filter(|o| *o == s).count() as u64).max().unwrap_or(0)
+    all.iter()
+        .map(|s| all.iter().filter(|o| *o == s).count() as u64)
+        .max()
+        .unwrap_or(0)
 }
 
 fn surt(world: &World) -> String {
     let labels: Vec<&str> = world.host.rsplit('.').collect();
-    let port = world.authority().split_once(':').map_or(String::new(), |(_, p)| format!(":{p}"));
+    let port = world
+        .authority()
+        .split_once(':')
+        .map_or(String::new(), |(_, p)| format!(":{p}"));
     format!("{},{port}){}", labels.join(","), world.path_and_query())
 }
 
@@ -502,7 +600,9 @@ fn on_site(world: &World, site: &str) -> bool {
         return url.starts_with(site);
     }
     let host = site.trim_start_matches("http://");
-    [format!("http://{host}/"), format!("http://www.{host}/")].iter().any(|root| url.starts_with(root))
+    [format!("http://{host}/"), format!("http://www.{host}/")]
+        .iter()
+        .any(|root| url.starts_with(root))
 }
 
 fn is_status(status: u16, value: &str) -> bool {
@@ -529,7 +629,9 @@ fn glob(pattern: &str, text: &str) -> bool {
         None => pattern == text,
         Some((head, rest)) => match text.strip_prefix(head) {
             None => false,
-            Some(after) => (0..=after.len()).any(|i| after.is_char_boundary(i) && glob(rest, &after[i..])),
+            Some(after) => {
+                (0..=after.len()).any(|i| after.is_char_boundary(i) && glob(rest, &after[i..]))
+            }
         },
     }
 }

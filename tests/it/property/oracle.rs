@@ -17,7 +17,14 @@ pub(super) struct Said {
 }
 
 /// Fields whose rules judge 2xx with content only.
-const OF_CONTENT: [&str; 6] = ["content_type", "size", "title", "body_prefix", "meta_robots", "canonical"];
+const OF_CONTENT: [&str; 6] = [
+    "content_type",
+    "size",
+    "title",
+    "body_prefix",
+    "meta_robots",
+    "canonical",
+];
 
 /// A rule as placed in its tree: what `compile` works out from the text, worked out again.
 struct Placed<'a> {
@@ -45,13 +52,25 @@ pub(super) fn judge(made: &Made, world: &World) -> Said {
     let space = made.space_of(&world.crawler);
     let lists: [&[Node]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
     let placed = lists.map(|rules| -> Vec<Placed<'_>> {
-        rules.iter().map(|rule| place(world, rule, 0, 0, &[], None)).collect()
+        rules
+            .iter()
+            .map(|rule| place(world, rule, 0, 0, &[], None))
+            .collect()
     });
     let mut memory = Memory::default();
-    for (option, value) in made.base.iter().chain(space.iter().flat_map(|space| &space.options)) {
+    for (option, value) in made
+        .base
+        .iter()
+        .chain(space.iter().flat_map(|space| &space.options))
+    {
         memory.options.insert(option.clone(), (value.clone(), None));
     }
-    let known = [true, world.address.is_some(), world.response.is_some(), reads_document(world)];
+    let known = [
+        true,
+        world.address.is_some(),
+        world.response.is_some(),
+        reads_document(world),
+    ];
     let mut last = None;
     for stage in (0..4).filter(|s| known[*s]) {
         let seen = at_stage(world, stage);
@@ -73,8 +92,14 @@ pub(super) fn judge(made: &Made, world: &World) -> Said {
 
 /// GET, 2xx, HTML or text.
 fn reads_document(world: &World) -> bool {
-    let kind = world.response.as_ref().map_or("", |response| &response.content_type);
-    world.document.is_some() && world.method == "GET" && success(world) && ["text/html", ""].contains(&kind)
+    let kind = world
+        .response
+        .as_ref()
+        .map_or("", |response| &response.content_type);
+    world.document.is_some()
+        && world.method == "GET"
+        && success(world)
+        && ["text/html", ""].contains(&kind)
 }
 
 fn at_stage(world: &World, stage: usize) -> World {
@@ -107,7 +132,10 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
     }
     if stage == 0
         && let Some((limit, by)) = memory.options.get("max_depth")
-        && world.depth.zip(limit.as_u64()).is_some_and(|(depth, limit)| depth > limit)
+        && world
+            .depth
+            .zip(limit.as_u64())
+            .is_some_and(|(depth, limit)| depth > limit)
     {
         rejection = Some((*by, memory.log));
     }
@@ -117,7 +145,11 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
         stage,
         cause: cause.map(str::to_owned),
         logged,
-        options: memory.options.iter().map(|(k, (v, _))| (k.clone(), v.clone())).collect(),
+        options: memory
+            .options
+            .iter()
+            .map(|(k, (v, _))| (k.clone(), v.clone()))
+            .collect(),
     }
 }
 
@@ -145,18 +177,33 @@ fn place<'a>(
     let stage = above.max(own.unwrap_or(0)).max(floor);
     let names = |wanted: &[&str]| fields.iter().any(|f| wanted.contains(f));
     let content_only = names(&OF_CONTENT) && !names(&["status", "header.x-a"]);
-    let mut placed = Placed { node, stage, floor, content_only, first_stage: None, kids: vec![] };
+    let mut placed = Placed {
+        node,
+        stage,
+        floor,
+        content_only,
+        first_stage: None,
+        kids: vec![],
+    };
     if let Kind::Group { first, rules, .. } = &node.kind {
         let siblings = sibling_facts(world, rules);
         let list = rules.iter().filter(|r| r.enabled);
-        let list = list.map(|r| place(world, r, stage, floor, &fields, None).stage).max();
+        let list = list
+            .map(|r| place(world, r, stage, floor, &fields, None).stage)
+            .max();
         let list = list.map(|l| l.max(siblings.0));
         if *first && let Some(list) = list {
             placed.first_stage = Some(list);
             let facts = Some((siblings.0, &siblings.1[..]));
-            placed.kids = rules.iter().map(|r| place(world, r, stage, list, &fields, facts)).collect();
+            placed.kids = rules
+                .iter()
+                .map(|r| place(world, r, stage, list, &fields, facts))
+                .collect();
         } else {
-            placed.kids = rules.iter().map(|r| place(world, r, stage, floor, &fields, None)).collect();
+            placed.kids = rules
+                .iter()
+                .map(|r| place(world, r, stage, floor, &fields, None))
+                .collect();
         }
     }
     placed
@@ -166,7 +213,11 @@ fn place<'a>(
 fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) {
     let mut fields = vec![];
     let mut stage = 0;
-    for cond in rules.iter().filter(|rule| rule.enabled).filter_map(Node::cond) {
+    for cond in rules
+        .iter()
+        .filter(|rule| rule.enabled)
+        .filter_map(Node::cond)
+    {
         cond.each_atom(&mut |atom| {
             fields.push(atom.field);
             stage = stage.max(atom.stage_in(world));
@@ -176,9 +227,14 @@ fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) 
 }
 
 fn success(world: &World) -> bool {
-    let Some(response) = &world.response else { return false };
+    let Some(response) = &world.response else {
+        return false;
+    };
     let untyped_head = world.method == "HEAD" && response.content_type.is_empty();
-    (200..300).contains(&response.status) && response.status != 204 && response.status != 205 && !untyped_head
+    (200..300).contains(&response.status)
+        && response.status != 204
+        && response.status != 205
+        && !untyped_head
 }
 
 /// Type and size rules judge 2xx with content only, from the response stage on.
@@ -195,7 +251,13 @@ fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {
 }
 
 /// Runs a rule at a stage; says whether a stop ended the list. `cut`: a stop stands before it.
-fn run<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &mut Memory<'a>) -> bool {
+fn run<'a>(
+    rule: &Placed<'a>,
+    stage: usize,
+    world: &World,
+    cut: bool,
+    memory: &mut Memory<'a>,
+) -> bool {
     let id = rule.node.id.as_str();
     if !rule.node.enabled || memory.over.contains(id) {
         return false;
@@ -205,13 +267,23 @@ fn run<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &m
             filter(rule, stage, world, cut, memory, (*require, cond, *log));
             false
         }
-        Kind::Group { when, unless, then, stop, .. } => {
+        Kind::Group {
+            when,
+            unless,
+            then,
+            stop,
+            ..
+        } => {
             if memory.applied.contains(id) {
                 return kids(rule, stage, world, cut, memory);
             }
             let holds = guard(when.as_ref(), *unless, world);
             if rule.stage > stage {
-                let holds = if judges(rule, stage, world) { holds } else { Tri::No };
+                let holds = if judges(rule, stage, world) {
+                    holds
+                } else {
+                    Tri::No
+                };
                 if holds == Tri::No {
                     memory.over.insert(id);
                 }
@@ -226,19 +298,33 @@ fn run<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &m
             }
             memory.applied.insert(id);
             for (option, value) in then {
-                memory.options.insert((*option).into(), (value.clone(), Some(id)));
+                memory
+                    .options
+                    .insert((*option).into(), (value.clone(), Some(id)));
             }
             kids(rule, stage, world, false, memory) || *stop
         }
     }
 }
 
-fn kids<'a>(rule: &Placed<'a>, stage: usize, world: &World, cut: bool, memory: &mut Memory<'a>) -> bool {
+fn kids<'a>(
+    rule: &Placed<'a>,
+    stage: usize,
+    world: &World,
+    cut: bool,
+    memory: &mut Memory<'a>,
+) -> bool {
     let mut stopped = false;
     let choosing = rule.first_stage == Some(stage);
     let mut chosen = false;
     for kid in &rule.kids {
-        stopped |= run(kid, stage, world, cut || stopped || (choosing && chosen), memory);
+        stopped |= run(
+            kid,
+            stage,
+            world,
+            cut || stopped || (choosing && chosen),
+            memory,
+        );
         chosen |= memory.applied.contains(kid.node.id.as_str());
     }
     stopped
@@ -256,8 +342,16 @@ fn filter<'a>(
     if stage < rule.floor {
         return;
     }
-    let holds = if require { cond.eval(world).not() } else { cond.eval(world) };
-    let hits = if judges(rule, stage, world) { holds } else { Tri::No };
+    let holds = if require {
+        cond.eval(world).not()
+    } else {
+        cond.eval(world)
+    };
+    let hits = if judges(rule, stage, world) {
+        holds
+    } else {
+        Tri::No
+    };
     if hits == Tri::Open {
         return;
     }
@@ -277,7 +371,12 @@ pub(super) fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bo
             Some((cond.eval(world) == Tri::Yes) != *require)
         }
         Kind::Filter { .. } => None,
-        Kind::Group { when, unless, rules, .. } => {
+        Kind::Group {
+            when,
+            unless,
+            rules,
+            ..
+        } => {
             let inside = hits_in_full(rules, id, world)?;
             Some(inside && guard(when.as_ref(), *unless, world) == Tri::Yes)
         }

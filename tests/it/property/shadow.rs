@@ -19,7 +19,9 @@ const POLICIES: u64 = 1_000;
 
 fn compiled(document: &Json) -> Option<Policy> {
     let files = MemoryFiles::new().with("policy.yaml", document.to_string());
-    compile::load(&files, "policy.yaml").ok().map(|compiled| compiled.policy)
+    compile::load(&files, "policy.yaml")
+        .ok()
+        .map(|compiled| compiled.policy)
 }
 
 /// Every rule of a tree, by a change to it; `None` removes it.
@@ -73,7 +75,13 @@ fn said(policy: &Policy, decision: &Decision) -> Json {
         Cause::Rule(rule) => policy.rule_id(rule),
         Cause::Default => None,
     };
-    json!([decision.rejects(), decision.reason().as_str(), decision.stage.as_str(), cause, decision.logged])
+    json!([
+        decision.rejects(),
+        decision.reason().as_str(),
+        decision.stage.as_str(),
+        cause,
+        decision.logged
+    ])
 }
 
 /// A request under a policy, as the proxy judges it: stage by stage until the first rejection.
@@ -86,20 +94,41 @@ struct Judged {
 
 /// `until` is the last stage that is run.
 fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
-    let connected = Facts { response: Fact::Unknown, document: Fact::Unknown, ..*facts };
-    let asked = Facts { address: Fact::Unknown, ..connected };
-    let answered = Facts { document: Fact::Unknown, ..*facts };
+    let connected = Facts {
+        response: Fact::Unknown,
+        document: Fact::Unknown,
+        ..*facts
+    };
+    let asked = Facts {
+        address: Fact::Unknown,
+        ..connected
+    };
+    let answered = Facts {
+        document: Fact::Unknown,
+        ..*facts
+    };
     let (trail, decision) = policy.request(&asked);
     let shadows = Shadows::of_request(policy, &asked);
-    let mut judged = Judged { trail, decision, shadows, last: PolicyStage::Request };
-    let Fact::Known(Some(address)) = facts.address else { panic!("no address") };
+    let mut judged = Judged {
+        trail,
+        decision,
+        shadows,
+        last: PolicyStage::Request,
+    };
+    let Fact::Known(Some(address)) = facts.address else {
+        panic!("no address")
+    };
     if until >= PolicyStage::Destination && !judged.decision.rejects() {
-        judged.shadows.addresses(policy, &asked, &[address], &judged.trail);
+        judged
+            .shadows
+            .addresses(policy, &asked, &[address], &judged.trail);
         judged.decision = policy.stage(&mut judged.trail, PolicyStage::Destination, &connected);
         judged.last = PolicyStage::Destination;
     }
     if until >= PolicyStage::Response && !judged.decision.rejects() {
-        judged.shadows.stage(policy, PolicyStage::Response, &answered, &judged.trail);
+        judged
+            .shadows
+            .stage(policy, PolicyStage::Response, &answered, &judged.trail);
         judged.decision = policy.stage(&mut judged.trail, PolicyStage::Response, &answered);
         judged.last = PolicyStage::Response;
     }
@@ -127,13 +156,23 @@ struct Policies {
 impl Policies {
     /// `None` if a rule in shadow would move its neighbours in a `match: first` list: it is refused.
     fn of(document: Json) -> Option<Self> {
-        let absent = with_rules(&document, &mut |rule| (!in_shadow(rule)).then(|| rule.clone()));
+        let absent = with_rules(&document, &mut |rule| {
+            (!in_shadow(rule)).then(|| rule.clone())
+        });
         let (policy, without) = (compiled(&document)?, compiled(&absent)?);
         let besides = policy.shadows().iter().map(|root| {
             let besides = live_besides(&document, policy.rule_id(*root).unwrap());
-            (*root, compiled(&besides).unwrap_or_else(|| panic!("{besides:#}")))
+            (
+                *root,
+                compiled(&besides).unwrap_or_else(|| panic!("{besides:#}")),
+            )
         });
-        Some(Self { besides: besides.collect(), policy, without, document })
+        Some(Self {
+            besides: besides.collect(),
+            policy,
+            without,
+            document,
+        })
     }
 
     fn check(&self, facts: &Facts<'_>, seen: &mut Seen) {
@@ -141,7 +180,12 @@ impl Policies {
         let judged = judge(policy, facts, PolicyStage::Response);
         let without = judge(&self.without, facts, PolicyStage::Response);
         let shown = || format!("{:#}\n{facts:#?}", self.document);
-        assert_eq!(said(policy, &judged.decision), said(&self.without, &without.decision), "{}", shown());
+        assert_eq!(
+            said(policy, &judged.decision),
+            said(&self.without, &without.decision),
+            "{}",
+            shown()
+        );
         assert_eq!(
             policy.options_json(&judged.trail),
             self.without.options_json(&without.trail),
@@ -151,12 +195,28 @@ impl Policies {
         for (root, besides) in &self.besides {
             let expected = judge(besides, facts, judged.last);
             let shadow = judged.shadows.iter().find(|shadow| shadow.root == *root);
-            let (trail, decision) =
-                shadow.map_or((&judged.trail, &judged.decision), |shadow| (shadow.trail(), &shadow.decision));
+            let (trail, decision) = shadow.map_or((&judged.trail, &judged.decision), |shadow| {
+                (shadow.trail(), &shadow.decision)
+            });
             let shown = || format!("{:?} in shadow\n{}", policy.rule_id(*root), shown());
-            assert_eq!(said(policy, decision), said(besides, &expected.decision), "{}", shown());
-            assert_eq!(policy.options_json(trail), besides.options_json(&expected.trail), "{}", shown());
-            assert_eq!(matched(policy, trail), matched(besides, &expected.trail), "{}", shown());
+            assert_eq!(
+                said(policy, decision),
+                said(besides, &expected.decision),
+                "{}",
+                shown()
+            );
+            assert_eq!(
+                policy.options_json(trail),
+                besides.options_json(&expected.trail),
+                "{}",
+                shown()
+            );
+            assert_eq!(
+                matched(policy, trail),
+                matched(besides, &expected.trail),
+                "{}",
+                shown()
+            );
             seen.shadows += 1;
             seen.refusing += u32::from(decision.rejects() && !judged.decision.rejects());
             seen.admitting += u32::from(!decision.rejects() && judged.decision.rejects());
@@ -165,7 +225,11 @@ impl Policies {
 }
 
 fn matched<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
-    trail.matched().iter().map(|rule| policy.rule_id(*rule)).collect()
+    trail
+        .matched()
+        .iter()
+        .map(|rule| policy.rule_id(*rule))
+        .collect()
 }
 
 #[test]

@@ -5,19 +5,32 @@ use serde_json::{Value as Json, json};
 use crate::support::command::{Said, crawlgate};
 use crate::support::folder::Folder;
 
-const FILE: &str =
-    "User-agent: NewsBot\nDisallow: /x\nAllow: /x/y\nCrawl-delay: 2.5\n\nUser-agent: *\nDisallow: /\n";
+const FILE: &str = "User-agent: NewsBot\nDisallow: /x\nAllow: /x/y\nCrawl-delay: 2.5\n\nUser-agent: *\nDisallow: /\n";
 
 fn run(arguments: &[&str], input: &str) -> Said {
     let folder = Folder::new();
     folder.write("robots.txt", FILE);
-    crawlgate(folder.path(), &[&["robots", "check"], arguments].concat(), input)
+    crawlgate(
+        folder.path(),
+        &[&["robots", "check"], arguments].concat(),
+        input,
+    )
 }
 
 #[test]
 fn words() {
-    let said =
-        run(&["--file", "robots.txt", "--agent", "newsbot/1.0", "http://a.example/x", "/x/y/z", "/q"], "");
+    let said = run(
+        &[
+            "--file",
+            "robots.txt",
+            "--agent",
+            "newsbot/1.0",
+            "http://a.example/x",
+            "/x/y/z",
+            "/q",
+        ],
+        "",
+    );
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(
@@ -32,10 +45,23 @@ fn words() {
 
 #[test]
 fn json_from_standard_input() {
-    let said =
-        run(&["--file", "robots.txt", "--agent", "other", "--format", "json"], "/x\nhttp:\n/robots.txt\n");
+    let said = run(
+        &[
+            "--file",
+            "robots.txt",
+            "--agent",
+            "other",
+            "--format",
+            "json",
+        ],
+        "/x\nhttp:\n/robots.txt\n",
+    );
     assert_eq!(said.code, 1);
-    let lines: Vec<Json> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Json> = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(
         lines[0],
         json!({
@@ -43,14 +69,27 @@ fn json_from_standard_input() {
             "request_rate": null, "usage": {},
         })
     );
-    assert!(lines[1]["error"].is_string() && lines[1]["input"] == "http:", "{}", lines[1]);
-    assert_eq!((&lines[2]["allow"], &lines[2]["line"]), (&json!(true), &Json::Null));
+    assert!(
+        lines[1]["error"].is_string() && lines[1]["input"] == "http:",
+        "{}",
+        lines[1]
+    );
+    assert_eq!(
+        (&lines[2]["allow"], &lines[2]["line"]),
+        (&json!(true), &Json::Null)
+    );
 }
 
 #[test]
 fn the_file_from_standard_input() {
-    let said = run(&["--file", "-", "--agent", "x", "/a"], "User-agent: *\nDisallow: /a\n");
-    assert_eq!((said.code, said.out.as_str()), (0, "disallow  /a  line 2: Disallow: /a  (group *)\n"));
+    let said = run(
+        &["--file", "-", "--agent", "x", "/a"],
+        "User-agent: *\nDisallow: /a\n",
+    );
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "disallow  /a  line 2: Disallow: /a  (group *)\n")
+    );
 }
 
 #[test]
@@ -70,9 +109,15 @@ fn what_a_file_says_beyond_the_standard() {
             "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)",
         ]
     );
-    let said = run(&["--file", "-", "--agent", "x", "--format", "json", "/x"], file);
+    let said = run(
+        &["--file", "-", "--agent", "x", "--format", "json", "/x"],
+        file,
+    );
     let json: Json = serde_json::from_str(&said.out).unwrap();
-    assert_eq!(json["usage"], json!({ "ai-input": { "preference": "deny", "line": 4 } }));
+    assert_eq!(
+        json["usage"],
+        json!({ "ai-input": { "preference": "deny", "line": 4 } })
+    );
     assert_eq!(json["sitemaps"], Json::Null, "told once, by `fetch`");
 }
 
@@ -80,16 +125,29 @@ fn what_a_file_says_beyond_the_standard() {
 fn the_rate_that_a_group_asks_for() {
     let file = "User-agent: *\nRequest-rate: 30/1m\n";
     let said = run(&["--file", "-", "--agent", "x", "/a"], file);
-    assert_eq!(said.out, "allow     /a  no rule matches  (group *)  request-rate 1/2s\n");
-    let said = run(&["--file", "-", "--agent", "x", "--format", "json", "/a"], file);
-    assert_eq!(serde_json::from_str::<Json>(&said.out).unwrap()["request_rate"], "1/2s");
+    assert_eq!(
+        said.out,
+        "allow     /a  no rule matches  (group *)  request-rate 1/2s\n"
+    );
+    let said = run(
+        &["--file", "-", "--agent", "x", "--format", "json", "/a"],
+        file,
+    );
+    assert_eq!(
+        serde_json::from_str::<Json>(&said.out).unwrap()["request_rate"],
+        "1/2s"
+    );
 }
 
 #[test]
 fn what_turns_or_hides_text_reaches_no_terminal() {
     let file = "Sitemap: /\u{202e}lmx\u{200b}\nUser-agent: *\nDisallow: /\u{1b}[2J\n";
     let said = run(&["--file", "-", "--agent", "x", "/a"], file);
-    assert!(said.out.starts_with("sitemap   /\\u{202e}lmx\\u{200b}\n"), "{:?}", said.out);
+    assert!(
+        said.out.starts_with("sitemap   /\\u{202e}lmx\\u{200b}\n"),
+        "{:?}",
+        said.out
+    );
     assert!(!said.out.contains('\u{1b}'), "{:?}", said.out);
 }
 

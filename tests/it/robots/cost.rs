@@ -21,12 +21,19 @@ fn check(name: &str, body: &str, path: &str, access: Access) {
 fn hostile_files() {
     let head = "User-agent: *\n";
     let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
-        std::iter::once(head.to_owned()).chain((0..count).map(line)).collect()
+        std::iter::once(head.to_owned())
+            .chain((0..count).map(line))
+            .collect()
     };
     let long = format!("/{}", "a".repeat(8000));
     let stars = format!("{head}Disallow: /{}b\n", "*a".repeat(5000));
     check("5,000 stars", &stars, &long, Access::Allow);
-    check("a run of stars", &format!("{head}Disallow: /{}b\n", "*".repeat(5000)), &long, Access::Allow);
+    check(
+        "a run of stars",
+        &format!("{head}Disallow: /{}b\n", "*".repeat(5000)),
+        &long,
+        Access::Allow,
+    );
     let wild = lines(10_000, &|n| format!("Disallow: /*a{n}*b$\n"));
     check("10,000 wildcard rules", &wild, &long, Access::Allow);
     check(
@@ -35,18 +42,37 @@ fn hostile_files() {
         "/folder/7/x",
         Access::Disallow,
     );
-    check("short rules", &lines(70_000, &|_| "allow:/\n".into()), "/a", Access::Allow);
+    check(
+        "short rules",
+        &lines(70_000, &|_| "allow:/\n".into()),
+        "/a",
+        Access::Allow,
+    );
     let nested = lines(1000, &|n| format!("Disallow: /{}\n", "a".repeat(n)));
     check("nested beginnings", &nested, &long, Access::Disallow);
     let agents = "user-agent:*\ndisallow:/a*b$\n".repeat(20_000);
     check("20,000 groups", &agents, &long, Access::Allow);
     let list = format!("{}disallow:/a*b$\n", "user-agent:*\n".repeat(40_000));
-    check("40,000 user agents of one group", &list, &long, Access::Allow);
-    let uses = lines(10_000, &|n| format!("Content-Usage: /*a{n}*b$ use-{n}=n, train-ai=n\n"));
+    check(
+        "40,000 user agents of one group",
+        &list,
+        &long,
+        Access::Allow,
+    );
+    let uses = lines(10_000, &|n| {
+        format!("Content-Usage: /*a{n}*b$ use-{n}=n, train-ai=n\n")
+    });
     check("10,000 statements on uses", &uses, &long, Access::Allow);
-    let signals = lines(10_000, &|_| format!("Content-Signal: {}\n", "a=n,".repeat(8)));
+    let signals = lines(10_000, &|_| {
+        format!("Content-Signal: {}\n", "a=n,".repeat(8))
+    });
     check("10,000 signals", &signals, &long, Access::Allow);
-    check("10,000 hosts", &lines(10_000, &|_| "host:\n".into()), &long, Access::Allow);
+    check(
+        "10,000 hosts",
+        &lines(10_000, &|_| "host:\n".into()),
+        &long,
+        Access::Allow,
+    );
     check("one line", &"a".repeat(10_000_000), "/", Access::Allow);
     check("empty lines", &"\n".repeat(10_000_000), "/", Access::Allow);
 }

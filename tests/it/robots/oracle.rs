@@ -16,12 +16,16 @@ use robotxt::Robots;
 
 const FILES: u64 = 4_000;
 const AGENTS: [&str; 5] = ["foo", "FooBot", "bar-bot", "Baz_bot", "*"];
-const PIECES: [&str; 13] = ["a", "b", "ab", "/", "/", "*", "*", "$", "?", "=", ".html", "%3D", "A"];
+const PIECES: [&str; 13] = [
+    "a", "b", "ab", "/", "/", "*", "*", "$", "?", "=", ".html", "%3D", "A",
+];
 const ENDS: [&str; 2] = ["\n", "\r\n"];
 
 fn pattern(rng: &mut Rng) -> String {
     let count = rng.usize(0..7);
-    let pieces: Vec<&str> = (0..count).map(|_| PIECES[rng.usize(..PIECES.len())]).collect();
+    let pieces: Vec<&str> = (0..count)
+        .map(|_| PIECES[rng.usize(..PIECES.len())])
+        .collect();
     let first = if rng.u8(..10) == 0 { "*" } else { "/" };
     std::iter::once(first).chain(pieces).collect()
 }
@@ -29,13 +33,19 @@ fn pattern(rng: &mut Rng) -> String {
 fn path(rng: &mut Rng) -> String {
     let count = rng.usize(0..8);
     let pieces = (0..count).map(|_| PIECES[rng.usize(..PIECES.len())]);
-    let path: String = pieces.filter(|piece| *piece != "*" && *piece != "$").collect();
+    let path: String = pieces
+        .filter(|piece| *piece != "*" && *piece != "$")
+        .collect();
     format!("/{path}")
 }
 
 fn line(rng: &mut Rng) -> String {
     match rng.u8(..10) {
-        0..=2 => format!("{}: {}", ["User-agent", "USER-AGENT"][rng.usize(..2)], AGENTS[rng.usize(..5)]),
+        0..=2 => format!(
+            "{}: {}",
+            ["User-agent", "USER-AGENT"][rng.usize(..2)],
+            AGENTS[rng.usize(..5)]
+        ),
         3..=5 => format!("Disallow: {}", pattern(rng)),
         6..=7 => format!("  allow :{}  # why", pattern(rng)),
         8 => "Disallow:".to_owned(),
@@ -61,18 +71,29 @@ fn random_files_are_read_as_others_read_them() {
             let allowed = ours.ruling(agent, &path).access == Access::Allow;
             let url = format!("http://h.example{path}");
             let google = DefaultMatcher::default().one_agent_allowed_by_robots(&file, agent, &url);
-            let stars = file.lines().any(|line| line.contains("allow") && line.contains('*'));
-            assert!(stars || allowed == google, "robotstxt, seed {seed}: {agent} {path}\n{file}");
+            let stars = file
+                .lines()
+                .any(|line| line.contains("allow") && line.contains('*'));
+            assert!(
+                stars || allowed == google,
+                "robotstxt, seed {seed}: {agent} {path}\n{file}"
+            );
             if !file.contains("allow: *") && !file.contains("allow :*") {
                 let other = Robots::parse(file.as_bytes(), agent).is_allowed(&path);
-                assert_eq!(allowed, other, "robotxt, seed {seed}: {agent} {path}\n{file}");
+                assert_eq!(
+                    allowed, other,
+                    "robotxt, seed {seed}: {agent} {path}\n{file}"
+                );
             }
             asked += 1;
             forbidden += usize::from(!allowed);
         }
     }
     println!("{asked} questions, {forbidden} of them forbidden");
-    assert!(forbidden > asked / 20, "the files hardly forbid anything: {forbidden} of {asked}");
+    assert!(
+        forbidden > asked / 20,
+        "the files hardly forbid anything: {forbidden} of {asked}"
+    );
 }
 
 /// Our own matcher against one that is too simple to be wrong: every rule is tried, `*` by trying every place.
@@ -81,10 +102,12 @@ fn the_table_finds_what_trying_every_rule_finds() {
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed ^ 0xABCD);
         let count = rng.usize(1..12);
-        let patterns: Vec<(bool, String)> = (0..count).map(|_| (rng.bool(), pattern(&mut rng))).collect();
-        let lines = patterns
-            .iter()
-            .map(|(allow, pattern)| format!("{}: {pattern}\n", if *allow { "Allow" } else { "Disallow" }));
+        let patterns: Vec<(bool, String)> = (0..count)
+            .map(|_| (rng.bool(), pattern(&mut rng)))
+            .collect();
+        let lines = patterns.iter().map(|(allow, pattern)| {
+            format!("{}: {pattern}\n", if *allow { "Allow" } else { "Disallow" })
+        });
         let file = format!("User-agent: *\n{}", lines.collect::<String>());
         let ours = Parsed::new(file.as_bytes());
         for _ in 0..8 {
@@ -94,7 +117,11 @@ fn the_table_finds_what_trying_every_rule_finds() {
                 .filter(|(_, (_, pattern))| matches(pattern.as_bytes(), path.as_bytes()))
                 .max_by_key(|(n, (allow, pattern))| (pattern.len(), *allow, std::cmp::Reverse(*n)));
             let line = best.map(|(n, _)| u32::try_from(n).unwrap() + 2);
-            assert_eq!(found.cause.map(|cause| cause.line), line, "seed {seed}: {path}\n{file}");
+            assert_eq!(
+                found.cause.map(|cause| cause.line),
+                line,
+                "seed {seed}: {path}\n{file}"
+            );
         }
     }
 }

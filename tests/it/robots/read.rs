@@ -25,14 +25,22 @@ fn line_numbers() {
 #[test]
 fn byte_order_marks() {
     for (body, directives, unknown) in [
-        (&b"\xEF\xBB\xBFUser-Agent: foo\nAllow: /AnyValue\n"[..], 2, 0),
+        (
+            &b"\xEF\xBB\xBFUser-Agent: foo\nAllow: /AnyValue\n"[..],
+            2,
+            0,
+        ),
         (b"\xEF\xBBUser-Agent: foo\nAllow: /AnyValue\n", 2, 0),
         (b"\xEFUser-Agent: foo\nAllow: /AnyValue\n", 2, 0),
         (b"\xEF\x11\xBFUser-Agent: foo\nAllow: /AnyValue\n", 1, 1),
         (b"User-Agent: foo\n\xEF\xBB\xBFAllow: /AnyValue\n", 1, 1),
     ] {
         let parsed = Parsed::new(body);
-        assert_eq!((parsed.directives(), parsed.unknown()), (directives, unknown), "{body:?}");
+        assert_eq!(
+            (parsed.directives(), parsed.unknown()),
+            (directives, unknown),
+            "{body:?}"
+        );
     }
 }
 
@@ -70,16 +78,29 @@ fn crawl_delays() {
     let body = b"User-agent: a\nCrawl-delay: 2.5\nUser-agent: b\nDisallow: /x\nCrawl-delay: 1\n
         User-agent: a\nCrawl-delay: 3\nDisallow: /y\nUser-agent: *\nCrawl-delay: nine\nUser-agent: c\nAllow: /\n";
     let parsed = Parsed::new(body);
-    for (agent, delay) in [("a", Some(3000)), ("b", Some(2500)), ("c", None), ("d", None)] {
-        assert_eq!(parsed.crawl_delay(agent), delay.map(Duration::from_millis), "{agent}");
+    for (agent, delay) in [
+        ("a", Some(3000)),
+        ("b", Some(2500)),
+        ("c", None),
+        ("d", None),
+    ] {
+        assert_eq!(
+            parsed.crawl_delay(agent),
+            delay.map(Duration::from_millis),
+            "{agent}"
+        );
     }
 }
 
 #[test]
 fn the_ruling_names_line_rule_and_group() {
-    let parsed = Parsed::new(b"User-agent: NewsBot\n  Disallow:  /x  # no\nUser-agent: *\nDisallow: /y\n");
+    let parsed =
+        Parsed::new(b"User-agent: NewsBot\n  Disallow:  /x  # no\nUser-agent: *\nDisallow: /y\n");
     let ruling = parsed.ruling("newsbot", "/x/1");
     let cause = ruling.cause.unwrap();
-    assert_eq!((cause.line, &*cause.rule, ruling.group.as_deref()), (2, "Disallow:  /x", Some("NewsBot")));
+    assert_eq!(
+        (cause.line, &*cause.rule, ruling.group.as_deref()),
+        (2, "Disallow:  /x", Some("NewsBot"))
+    );
     assert_eq!(parsed.ruling("other", "/z").group.as_deref(), Some("*"));
 }

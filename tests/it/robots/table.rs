@@ -32,7 +32,10 @@ impl Question {
 pub(crate) fn questions(file: &str) -> Vec<Question> {
     let text = fs::read_to_string(format!("tests/robots/{file}.txt")).unwrap();
     let (mut name, mut body, mut found) = (String::new(), vec![], vec![]);
-    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
         match line.split_at(1) {
             ("=", rest) => (name, body) = (rest.trim().to_owned(), vec![]),
             ("|", rest) => body.extend(unescaped(rest.strip_prefix(' ').unwrap_or(rest))),
@@ -60,7 +63,9 @@ fn question(name: &str, body: &[u8], line: &str) -> Question {
             "disallow" => Access::Disallow,
             other => panic!("{other} in {line}"),
         },
-        line: words.get(3).map(|n| if *n == "-" { 0 } else { n.parse().unwrap() }),
+        line: words
+            .get(3)
+            .map(|n| if *n == "-" { 0 } else { n.parse().unwrap() }),
         differs,
     }
 }
@@ -97,9 +102,22 @@ fn check(file: &str, at_least: usize) {
         }
     }
     let differ = questions.iter().filter(|q| q.differs).count();
-    println!("{file}: {} assertions, {differ} of them decided differently on purpose", questions.len());
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), questions.len(), wrong.join("\n"));
-    assert!(questions.len() >= at_least, "{file} has only {}", questions.len());
+    println!(
+        "{file}: {} assertions, {differ} of them decided differently on purpose",
+        questions.len()
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        questions.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        questions.len() >= at_least,
+        "{file} has only {}",
+        questions.len()
+    );
 }
 
 #[test]
@@ -121,7 +139,12 @@ fn cases_of_our_own() {
 #[test]
 fn escaped_patterns() {
     let same = "http://www.example.com";
-    for (text, normal) in [(same, same), ("/a/b/c", "/a/b/c"), ("á", "%C3%A1"), ("%aa", "%AA")] {
+    for (text, normal) in [
+        (same, same),
+        ("/a/b/c", "/a/b/c"),
+        ("á", "%C3%A1"),
+        ("%aa", "%AA"),
+    ] {
         assert_eq!(normal_form(text.as_bytes()), normal.as_bytes());
     }
 }
@@ -134,7 +157,10 @@ fn long_lines() {
         format!("{prefix}{}", with.repeat(wanted - prefix.len()))
     };
     let check = |body: &str, path: &str, access: Access| {
-        assert_eq!(Parsed::new(body.as_bytes()).ruling("FooBot", path).access, access);
+        assert_eq!(
+            Parsed::new(body.as_bytes()).ruling("FooBot", path).access,
+            access
+        );
     };
     let line = pad("/x/", "disallow: ", "a");
     let body = format!("user-agent: FooBot\ndisallow: {line}/qux\n");

@@ -9,7 +9,8 @@ use crate::support::command::crawlgate;
 use crate::support::folder::Folder;
 use crate::support::gate::Gate;
 
-const FILE: &str = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n\nUser-agent: vip\nDisallow: /vip\n";
+const FILE: &str =
+    "User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n\nUser-agent: vip\nDisallow: /vip\n";
 
 pub(super) fn gate(robots: &str, rules: &str) -> Gate {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
@@ -32,19 +33,31 @@ fn site() -> Origin {
 
 /// A site whose robots.txt has this status.
 fn site_with(status: u16) -> Origin {
-    Origin::start(move |head, _, _| match head.starts_with("GET /robots.txt ") {
-        true => Reply::Bytes(answer(status, "", "")),
-        false => Reply::Bytes(answer(200, "", "page")),
-    })
+    Origin::start(
+        move |head, _, _| match head.starts_with("GET /robots.txt ") {
+            true => Reply::Bytes(answer(status, "", "")),
+            false => Reply::Bytes(answer(200, "", "page")),
+        },
+    )
 }
 
 /// Asks on a connection of its own; the whole answer.
 pub(super) fn ask(proxy: SocketAddr, url: &str, agent: &str) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     let host = url.split('/').nth(2).unwrap();
-    let agent = if agent.is_empty() { String::new() } else { format!("User-Agent: {agent}\r\n") };
-    write!(socket, "GET {url} HTTP/1.1\r\nHost: {host}\r\n{agent}Connection: close\r\n\r\n").unwrap();
+    let agent = if agent.is_empty() {
+        String::new()
+    } else {
+        format!("User-Agent: {agent}\r\n")
+    };
+    write!(
+        socket,
+        "GET {url} HTTP/1.1\r\nHost: {host}\r\n{agent}Connection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
     let _ = socket.shutdown(Shutdown::Both);
@@ -52,7 +65,10 @@ pub(super) fn ask(proxy: SocketAddr, url: &str, agent: &str) -> String {
 }
 
 pub(super) fn check(answer: &str, status: u16, parts: &[&str]) {
-    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{answer}"
+    );
     for part in parts {
         assert!(answer.contains(part), "{part} in {answer}");
     }
@@ -78,38 +94,73 @@ fn robots_holds_for_crawlers_that_do_not_read_it() {
     );
     check(&ask("/private/1", "VIP/1.0"), 200, &[]);
     check(&ask("/vip", "vip"), 451, &["line=6"]);
-    let paths: Vec<String> =
-        origin.heads().iter().map(|head| head.split(' ').nth(1).unwrap().to_owned()).collect();
+    let paths: Vec<String> = origin
+        .heads()
+        .iter()
+        .map(|head| head.split(' ').nth(1).unwrap().to_owned())
+        .collect();
     assert_eq!(paths, ["/robots.txt", "/open", "/private/1"]);
 }
 
 #[test]
 fn the_policy_names_the_agent() {
     let (origin, gate) = (site(), gate("{ agent: vip }", ""));
-    check(&ask(gate.proxy, &origin.url("a.test", "/private"), "other"), 200, &[]);
-    check(&ask(gate.proxy, &origin.url("a.test", "/vip"), "other"), 451, &[]);
-    assert!(origin.heads()[0].to_ascii_lowercase().contains("user-agent: vip crawlgate/"));
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/private"), "other"),
+        200,
+        &[],
+    );
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/vip"), "other"),
+        451,
+        &[],
+    );
+    assert!(
+        origin.heads()[0]
+            .to_ascii_lowercase()
+            .contains("user-agent: vip crawlgate/")
+    );
 }
 
 #[test]
 fn the_file_itself_comes_from_memory() {
     let (origin, gate) = (site(), gate("{}", ""));
     for _ in 0..3 {
-        check(&ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""), 200, &[FILE, "text/plain"]);
+        check(
+            &ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""),
+            200,
+            &[FILE, "text/plain"],
+        );
     }
     assert_eq!(origin.heads().len(), 1);
     for (status, answered) in [(404, 404), (403, 403), (500, 503)] {
         let origin = site_with(status);
-        check(&ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""), answered, &[]);
+        check(
+            &ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""),
+            answered,
+            &[],
+        );
     }
 }
 
 #[test]
 fn a_policy_that_does_not_obey_asks_for_nothing() {
     let (origin, gate) = (site(), gate("{ obey: false }", ""));
-    check(&ask(gate.proxy, &origin.url("a.test", "/private"), ""), 200, &["page"]);
-    check(&ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""), 200, &[FILE]);
-    let paths: Vec<bool> = origin.heads().iter().map(|head| head.starts_with("GET /private ")).collect();
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/private"), ""),
+        200,
+        &["page"],
+    );
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/robots.txt"), ""),
+        200,
+        &[FILE],
+    );
+    let paths: Vec<bool> = origin
+        .heads()
+        .iter()
+        .map(|head| head.starts_with("GET /private "))
+        .collect();
     assert_eq!(paths, [true, false]);
 }
 
@@ -117,8 +168,16 @@ fn a_policy_that_does_not_obey_asks_for_nothing() {
 fn a_rule_may_obey_for_some_urls_alone() {
     let rule = "{ id: mine, when: { under: /private/mine }, then: allow, set: { robots: { obey: false } } }";
     let (origin, gate) = (site(), gate("{}", rule));
-    check(&ask(gate.proxy, &origin.url("a.test", "/private/mine"), ""), 200, &["page"]);
-    check(&ask(gate.proxy, &origin.url("a.test", "/private/x"), ""), 451, &[]);
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/private/mine"), ""),
+        200,
+        &["page"],
+    );
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/private/x"), ""),
+        451,
+        &[],
+    );
 }
 
 #[test]
@@ -126,17 +185,37 @@ fn what_cannot_be_had_is_later_unless_the_policy_allows() {
     let origin = site_with(500);
     let strict = gate("{}", "");
     let answer = ask(strict.proxy, &origin.url("a.test", "/"), "");
-    check(&answer, 503, &["crawl-reason: robots_unreachable", "crawl-retry: after", "retry-after: 60"]);
+    check(
+        &answer,
+        503,
+        &[
+            "crawl-reason: robots_unreachable",
+            "crawl-retry: after",
+            "retry-after: 60",
+        ],
+    );
     let lax = gate("{ on_unreachable: allow }", "");
-    check(&ask(lax.proxy, &origin.url("a.test", "/"), ""), 200, &["page"]);
+    check(
+        &ask(lax.proxy, &origin.url("a.test", "/"), ""),
+        200,
+        &["page"],
+    );
     let absent = site_with(404);
-    check(&ask(strict.proxy, &absent.url("a.test", "/"), ""), 200, &["page"]);
+    check(
+        &ask(strict.proxy, &absent.url("a.test", "/"), ""),
+        200,
+        &["page"],
+    );
 }
 
 #[test]
 fn a_host_that_refuses_connections_is_told_as_such() {
     let gate = gate("{}", "");
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let answer = ask(gate.proxy, &format!("http://a.test:{free}/"), "");
     check(&answer, 502, &["crawl-reason: upstream_connect"]);
 }
@@ -162,24 +241,41 @@ fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
 #[test]
 fn the_command_fetches_and_says_what_it_means() {
     let folder = Folder::new();
-    let hosts = "egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
+    let hosts =
+        "egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
     folder.write("c.yaml", hosts);
-    folder.write("policy.yaml", "policy: 1\nname: p\noptions: { disposition: allow }\n");
+    folder.write(
+        "policy.yaml",
+        "policy: 1\nname: p\noptions: { disposition: allow }\n",
+    );
     let run = |url: &str, format: &str| {
-        let arguments = ["robots", "fetch", url, "--agent", "bot", "--config", "c.yaml", "--format", format];
+        let arguments = [
+            "robots", "fetch", url, "--agent", "bot", "--config", "c.yaml", "--format", format,
+        ];
         crawlgate(folder.path(), &arguments, "")
     };
     let origin = site();
     let said = run(&origin.url("a.test", "/private/x"), "text");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    for part in ["/robots.txt\n", "outcome  file, status 200\n", "its rules hold", "holds    18h", "disallow"]
-    {
+    for part in [
+        "/robots.txt\n",
+        "outcome  file, status 200\n",
+        "its rules hold",
+        "holds    18h",
+        "disallow",
+    ] {
         assert!(said.out.contains(part), "{part} in {}", said.out);
     }
     let said = run(&origin.url("a.test", "/private/x"), "json");
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((&json["standing"], &json["ruling"]["line"]), (&"rules".into(), &2.into()));
-    assert_eq!((&json["sitemaps"], &json["host"]), (&serde_json::json!([]), &serde_json::json!([])));
+    assert_eq!(
+        (&json["standing"], &json["ruling"]["line"]),
+        (&"rules".into(), &2.into())
+    );
+    assert_eq!(
+        (&json["sitemaps"], &json["host"]),
+        (&serde_json::json!([]), &serde_json::json!([]))
+    );
     let broken = site_with(503);
     let said = run(&broken.url("a.test", "/"), "json");
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
@@ -187,7 +283,18 @@ fn the_command_fetches_and_says_what_it_means() {
         (said.code, &json["standing"], &json["outcome"]),
         (1, &"unknown".into(), &"server_error".into())
     );
-    for key in ["sitemaps", "visit_time", "clean_param", "host", "bytes", "ruling"] {
-        assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key} is there");
+    for key in [
+        "sitemaps",
+        "visit_time",
+        "clean_param",
+        "host",
+        "bytes",
+        "ruling",
+    ] {
+        assert_eq!(
+            json.get(key),
+            Some(&serde_json::Value::Null),
+            "{key} is there"
+        );
     }
 }

@@ -45,7 +45,10 @@ pub(super) enum Reply {
 /// An answer with a length.
 pub(super) fn answer(status: u16, fields: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
-    let head = format!("HTTP/1.1 {status} x\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status} x\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 
@@ -57,14 +60,21 @@ pub(super) struct Origin {
 
 impl Origin {
     /// `script` gets the head of a request, the port, and how many requests came before.
-    pub(super) fn start(script: impl Fn(&str, u16, usize) -> Reply + Send + Sync + 'static) -> Self {
+    pub(super) fn start(
+        script: impl Fn(&str, u16, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let origin = Self { port: listener.local_addr().unwrap().port(), heads: Arc::default() };
+        let origin = Self {
+            port: listener.local_addr().unwrap().port(),
+            heads: Arc::default(),
+        };
         let (heads, port, script) = (Arc::clone(&origin.heads), origin.port, Arc::new(script));
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 let (heads, script) = (Arc::clone(&heads), Arc::clone(&script));
-                std::thread::spawn(move || serve(socket, &heads, |head, before| script(head, port, before)));
+                std::thread::spawn(move || {
+                    serve(socket, &heads, |head, before| script(head, port, before))
+                });
             }
         });
         origin
@@ -146,22 +156,39 @@ impl World {
         let hosts = BTreeMap::from([
             ("a.test".to_owned(), vec![here]),
             ("b.test".to_owned(), vec![here]),
-            ("private.test".to_owned(), vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))]),
+            (
+                "private.test".to_owned(),
+                vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
+            ),
         ]);
         let resolver = Resolver::new(&NameServers::System, hosts, second, clock.clone()).unwrap();
-        let egress =
-            Egress { allow_private: vec![], allow_loopback: true, ports: vec![1..=65535], own: vec![] };
+        let egress = Egress {
+            allow_private: vec![],
+            allow_loopback: true,
+            ports: vec![1..=65535],
+            own: vec![],
+        };
         let limits = UpstreamLimits {
-            dial: DialLimits { connect: second, total: second },
-            pool: PoolLimits { per_host: 8, total: 8, idle: second },
+            dial: DialLimits {
+                connect: second,
+                total: second,
+            },
+            pool: PoolLimits {
+                per_host: 8,
+                total: 8,
+                idle: second,
+            },
             response_head: 5 * second,
             body_idle: 5 * second,
             body: 5 * second,
             head: 16 << 10,
             fields: 100,
         };
-        let tls =
-            OriginTlsSettings { verify: Verify::Skip, roots: RootCertStore::empty(), handshake: second };
+        let tls = OriginTlsSettings {
+            verify: Verify::Skip,
+            roots: RootCertStore::empty(),
+            handshake: second,
+        };
         let tls = OriginTls::new(tls, metrics.clone()).unwrap();
         let vetting = Arc::new(Vetting::new(resolver, egress, metrics.clone()));
         let dead = Arc::clone(vetting.dead());
@@ -172,10 +199,23 @@ impl World {
             time: Duration::from_millis(700),
             clock: clock.clone(),
         };
-        let limits = HoldLimits { of_one: 10, of_all: 10, longest: second };
-        let hold = Arc::new(Hold::new(Store::embedded(), limits, clock.clone(), metrics.clone()));
+        let limits = HoldLimits {
+            of_one: 10,
+            of_all: 10,
+            longest: second,
+        };
+        let hold = Arc::new(Hold::new(
+            Store::embedded(),
+            limits,
+            clock.clone(),
+            metrics.clone(),
+        ));
         let robots = Arc::new(Robots::new(fetcher, clock.clone(), metrics.clone()));
-        Self { robots, metrics, hold }
+        Self {
+            robots,
+            metrics,
+            hold,
+        }
     }
 
     pub(super) fn errand(&self, agent: &str) -> Errand {
@@ -198,14 +238,22 @@ impl World {
     /// Fetches that have ended.
     pub(super) fn all_fetches(&self) -> u64 {
         let text = self.metrics.render();
-        let counts = text.lines().filter(|line| line.starts_with("crawlgate_robots_fetches_total{"));
-        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with("crawlgate_robots_fetches_total{"));
+        counts
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
     }
 
     pub(super) fn fetches(&self, result: &str) -> u64 {
         let text = self.metrics.render();
         let name = format!("crawlgate_robots_fetches_total{{result=\"{result}\"}} ");
-        text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+        text.lines()
+            .find_map(|line| line.strip_prefix(&name))
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 }
 

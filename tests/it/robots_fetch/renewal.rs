@@ -41,7 +41,11 @@ impl Gate {
         );
         let files = MemoryFiles::new().with("p", text);
         let policy = load(&files, "p").unwrap().policy;
-        Self { world: Arc::new(World::new(&clock)), in_force: InForce::new(Snapshot::new(policy, ())), hand }
+        Self {
+            world: Arc::new(World::new(&clock)),
+            in_force: InForce::new(Snapshot::new(policy, ())),
+            hand,
+        }
     }
 
     /// `go`, or the reason of the refusal.
@@ -58,9 +62,16 @@ impl Gate {
     }
 
     async fn passage(&self, url: &str, agent: &str) -> Passage<Here, ()> {
-        let head = Request::builder().uri(url).header("user-agent", agent).body(()).unwrap();
+        let head = Request::builder()
+            .uri(url)
+            .header("user-agent", agent)
+            .body(())
+            .unwrap();
         let asked = Asked::new(target(url), Crawler::anonymous(), &head.into_parts().0);
-        let waits = Waits { hold: self.world.hold(), profile: &|| Profile::Generic };
+        let waits = Waits {
+            hold: self.world.hold(),
+            profile: &|| Profile::Generic,
+        };
         let way = Way {
             destinations: &Anywhere,
             robots: &*self.world.robots,
@@ -93,7 +104,11 @@ async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
     let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
     assert_eq!(gate.ask(&old).await, "robots_txt");
     gate.hand.advance(HOUR - Duration::from_secs(1));
-    assert_eq!((gate.ask(&new).await, origin.heads().len()), ("go", 1), "fresh");
+    assert_eq!(
+        (gate.ask(&new).await, origin.heads().len()),
+        ("go", 1),
+        "fresh"
+    );
     gate.hand.advance(Duration::from_secs(1));
     let began = std::time::Instant::now();
     for _ in 0..50 {
@@ -103,9 +118,17 @@ async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
             "what it said holds on"
         );
     }
-    assert!(began.elapsed() < Duration::from_millis(140), "nobody waits: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(140),
+        "nobody waits: {:?}",
+        began.elapsed()
+    );
     gate.settled(&origin, 2).await;
-    assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("go", "robots_txt"), "the new file holds");
+    assert_eq!(
+        (gate.ask(&old).await, gate.ask(&new).await),
+        ("go", "robots_txt"),
+        "the new file holds"
+    );
     assert_eq!(origin.heads().len(), 2, "exactly one fetch has renewed it");
 }
 
@@ -125,30 +148,48 @@ async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
         gate.hand.advance(Duration::from_millis(200));
     };
     let (passage, ()) = tokio::join!(gate.passage(&new, "bot"), moves_on);
-    assert_eq!(passage.held, Some(Duration::from_millis(200)), "the renewal had the turn");
-    let Outcome::Answer(refusal) = passage.outcome else { panic!("it went under the old file") };
+    assert_eq!(
+        passage.held,
+        Some(Duration::from_millis(200)),
+        "the renewal had the turn"
+    );
+    let Outcome::Answer(refusal) = passage.outcome else {
+        panic!("it went under the old file")
+    };
     assert_eq!(refusal.reason.as_str(), "robots_txt");
 }
 
 #[tokio::test]
 async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() {
     let origin = origin("Cache-Control: max-age=3600\r\n");
-    let gate =
-        Gate::paced("{ on_unreachable: deny }", "delay: 0s, concurrency: 1, jitter: 1.0..1.0, max_hold: 0s");
+    let gate = Gate::paced(
+        "{ on_unreachable: deny }",
+        "delay: 0s, concurrency: 1, jitter: 1.0..1.0, max_hold: 0s",
+    );
     let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
     assert_eq!(gate.ask(&old).await, "robots_txt");
     gate.hand.advance(HOUR);
     let slow = gate.passage(&new, "bot").await;
-    assert!(matches!(slow.outcome, Outcome::Forward(_)), "it has the slot that the renewal waits for");
+    assert!(
+        matches!(slow.outcome, Outcome::Forward(_)),
+        "it has the slot that the renewal waits for"
+    );
     tokio::time::sleep(Duration::from_millis(20)).await;
     gate.hand.advance(Duration::from_millis(600));
     while gate.world.all_fetches() < 2 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert_eq!((gate.world.fetches("held"), gate.world.fetches("timeout")), (1, 0));
+    assert_eq!(
+        (gate.world.fetches("held"), gate.world.fetches("timeout")),
+        (1, 0)
+    );
     drop(slow);
     for _ in 0..5 {
-        assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("robots_txt", "go"), "the file holds on");
+        assert_eq!(
+            (gate.ask(&old).await, gate.ask(&new).await),
+            ("robots_txt", "go"),
+            "the file holds on"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((gate.world.all_fetches(), origin.heads().len()), (2, 1));
@@ -157,20 +198,33 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
     while gate.world.all_fetches() < 3 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert_eq!((gate.ask(&old).await, gate.ask(&new).await), ("go", "robots_txt"));
+    assert_eq!(
+        (gate.ask(&old).await, gate.ask(&new).await),
+        ("go", "robots_txt")
+    );
 }
 
 #[tokio::test]
 async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
     let start = || {
         let file = "User-agent: *\nCrawl-delay: 0.3\n";
-        Origin::start(move |_, _, _| Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", file)))
+        Origin::start(move |_, _, _| {
+            Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", file))
+        })
     };
     let (origin, beside) = (start(), start());
-    let gate = Gate::paced("{}", "delay: 0s, jitter: 1.0..1.0, concurrency: 9, max_hold: 0s");
+    let gate = Gate::paced(
+        "{}",
+        "delay: 0s, jitter: 1.0..1.0, concurrency: 9, max_hold: 0s",
+    );
     let fetch = async |origin: &Origin| {
         let url = target(&origin.url("a.test", "/"));
-        gate.world.robots.fetch(&url, gate.world.errand("bot")).await.ending.as_str()
+        gate.world
+            .robots
+            .fetch(&url, gate.world.errand("bot"))
+            .await
+            .ending
+            .as_str()
     };
     assert_eq!(fetch(&origin).await, "file");
     gate.hand.advance(HOUR);
@@ -189,7 +243,10 @@ async fn what_is_too_old_or_was_never_known_is_waited_for() {
     for (fields, hours) in [
         ("Cache-Control: max-age=3600\r\n", 24),
         ("", 24),
-        ("Cache-Control: max-age=3600, stale-while-revalidate=3600\r\n", 2),
+        (
+            "Cache-Control: max-age=3600, stale-while-revalidate=3600\r\n",
+            2,
+        ),
         ("Cache-Control: max-age=3600, must-revalidate\r\n", 1),
     ] {
         let (origin, gate) = (origin(fields), Gate::new("{}"));
@@ -203,7 +260,10 @@ async fn what_is_too_old_or_was_never_known_is_waited_for() {
 
 #[tokio::test]
 async fn a_renewal_that_fails_leaves_what_the_policy_says() {
-    for (robots, later) in [("{}", "robots_txt"), ("{ on_unreachable: deny }", "robots_unreachable")] {
+    for (robots, later) in [
+        ("{}", "robots_txt"),
+        ("{ on_unreachable: deny }", "robots_unreachable"),
+    ] {
         let origin = Origin::start(|_, _, before| match before {
             0 => Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", OLD)),
             _ => Reply::Bytes(answer(503, "", "")),
@@ -220,14 +280,16 @@ async fn a_renewal_that_fails_leaves_what_the_policy_says() {
 
 #[tokio::test]
 async fn a_file_that_has_not_changed_is_not_sent_again() {
-    let known =
-        "ETag: W/\"1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nCache-Control: max-age=3600\r\n";
+    let known = "ETag: W/\"1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nCache-Control: max-age=3600\r\n";
     let origin = Origin::start(move |head, _, before| match before {
         0 => Reply::Bytes(answer(200, known, OLD)),
         _ => {
             let head = head.to_ascii_lowercase();
             assert!(head.contains("if-none-match: w/\"1\"\r\n"), "{head}");
-            assert!(head.contains("if-modified-since: thu, 01 jan 2026 00:00:00 gmt\r\n"), "{head}");
+            assert!(
+                head.contains("if-modified-since: thu, 01 jan 2026 00:00:00 gmt\r\n"),
+                "{head}"
+            );
             Reply::Bytes(b"HTTP/1.1 304 x\r\n\r\n".to_vec())
         }
     });

@@ -66,7 +66,10 @@ async fn a_client_that_leaves_does_not_end_the_fetch_for_the_others() {
 #[tokio::test]
 async fn one_fetch_serves_every_agent() {
     let (origin, world) = (slow(), World::new(&Clock::system()));
-    let known = world.robots.fetch(&target(&origin.url("a.test", "/")), world.errand("one")).await;
+    let known = world
+        .robots
+        .fetch(&target(&origin.url("a.test", "/")), world.errand("one"))
+        .await;
     let rules = known.rules().unwrap();
     for (agent, path, access) in [
         ("one", "/1", Access::Disallow),
@@ -93,13 +96,19 @@ async fn stale_on_error_then_fresh_again() {
     assert!(world.robots.known(&target, Verify::On).is_some());
     hand.advance(Duration::from_secs(1));
     let known = world.robots.known(&target, Verify::On);
-    assert!(matches!(known, Some(Found::Past(_))), "it holds on while another is fetched");
+    assert!(
+        matches!(known, Some(Found::Past(_))),
+        "it holds on while another is fetched"
+    );
     let failed = learn().await;
     assert!(matches!(failed.standing, Standing::Unknown));
     assert!(failed.stale().is_some_and(|stale| stale.rules().is_some()));
     hand.advance(Duration::from_secs(59));
     let known = world.robots.known(&target, Verify::On);
-    assert!(matches!(known, Some(Found::Fresh(_))), "it is not asked again at once");
+    assert!(
+        matches!(known, Some(Found::Fresh(_))),
+        "it is not asked again at once"
+    );
     hand.advance(Duration::from_secs(1));
     assert_eq!(learn().await.holds_for.as_secs(), 120);
     hand.advance(Duration::from_secs(120));
@@ -111,7 +120,15 @@ async fn stale_on_error_then_fresh_again() {
 #[tokio::test]
 async fn hosts_that_are_remembered_are_counted() {
     let (origin, world) = (slow(), World::new(&Clock::system()));
-    world.robots.fetch(&target(&origin.url("a.test", "/")), world.errand("one")).await;
+    world
+        .robots
+        .fetch(&target(&origin.url("a.test", "/")), world.errand("one"))
+        .await;
     world.robots.sweep();
-    assert!(world.metrics.render().contains("\ncrawlgate_robots_cache_entries 1\n"));
+    assert!(
+        world
+            .metrics
+            .render()
+            .contains("\ncrawlgate_robots_cache_entries 1\n")
+    );
 }

@@ -13,10 +13,18 @@ fn site() -> Origin {
         if path == "/robots.txt" {
             return Reply::Bytes(answer(200, "Content-Type: text/plain\r\n", FILE));
         }
-        let fields: Vec<String> = path.split("/h/").skip(1).map(|field| field.replace('+', " ")).collect();
+        let fields: Vec<String> = path
+            .split("/h/")
+            .skip(1)
+            .map(|field| field.replace('+', " "))
+            .collect();
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let status = if path.contains("missing") { 404 } else { 200 };
-        Reply::Bytes(answer(status, &format!("Content-Type: text/html\r\n{fields}"), "page"))
+        Reply::Bytes(answer(
+            status,
+            &format!("Content-Type: text/html\r\n{fields}"),
+            "page",
+        ))
     })
 }
 
@@ -40,7 +48,13 @@ fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
     check(&get("/art/1", "Friend/1.0"), 200, &["page"]);
     check(&get("/private", "bot"), 451, &["crawl-reason: robots_txt"]);
     let heads = origin.heads();
-    assert_eq!(heads.iter().filter(|head| head.starts_with("GET /art/1 ")).count(), 1);
+    assert_eq!(
+        heads
+            .iter()
+            .filter(|head| head.starts_with("GET /art/1 "))
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -90,14 +104,30 @@ fn who_denies_a_use_at_the_response_is_told() {
             "line 3 of the host's robots.txt denies the use train-ai",
         ],
     );
-    check(&get("/h/Content-Usage:train-ai=n"), 451, &["\"stage\":\"response\"", "the answer denies a use"]);
+    check(
+        &get("/h/Content-Usage:train-ai=n"),
+        451,
+        &["\"stage\":\"response\"", "the answer denies a use"],
+    );
 }
 
 #[test]
 fn what_does_not_obey_minds_no_use() {
     let (origin, gate) = (site(), gate("{ usage: [train-ai], obey: false }", ""));
-    check(&ask(gate.proxy, &origin.url("a.test", "/art/1"), "bot"), 200, &["page"]);
-    check(&ask(gate.proxy, &origin.url("a.test", "/h/Content-Usage:train-ai=n"), "bot"), 200, &["page"]);
+    check(
+        &ask(gate.proxy, &origin.url("a.test", "/art/1"), "bot"),
+        200,
+        &["page"],
+    );
+    check(
+        &ask(
+            gate.proxy,
+            &origin.url("a.test", "/h/Content-Usage:train-ai=n"),
+            "bot",
+        ),
+        200,
+        &["page"],
+    );
 }
 
 #[test]
@@ -106,9 +136,17 @@ fn rules_see_what_robots_txt_and_headers_say() {
                  { id: tell, when: { usage.search: allow, usage.other: unset }, set: { source: searchable } }";
     let (origin, gate) = (site(), gate("{}", rules));
     let get = |path, agent| ask(gate.proxy, &origin.url("a.test", path), agent);
-    check(&get("/art/1", "bot"), 451, &["crawl-rule: no-training", "crawl-reason: rule"]);
+    check(
+        &get("/art/1", "bot"),
+        451,
+        &["crawl-rule: no-training", "crawl-reason: rule"],
+    );
     check(&get("/art/1", "friend"), 200, &["crawl-source: searchable"]);
-    check(&get("/h/Content-Usage:train-ai=n", "friend"), 451, &["crawl-rule: no-training"]);
+    check(
+        &get("/h/Content-Usage:train-ai=n", "friend"),
+        451,
+        &["crawl-rule: no-training"],
+    );
     assert!(!get("/h/Content-Usage:search=n", "bot").contains("crawl-source"));
 }
 
@@ -117,7 +155,11 @@ fn what_is_said_to_other_robots_does_not_count() {
     let rules = "{ id: no-index, forbid: { meta_robots: { regex: '(?i)noindex|none' } } }";
     let (origin, by_agent, named) = (site(), gate("{}", rules), gate("{ agent: mine }", rules));
     let get = |gate: &crate::support::gate::Gate, field| {
-        ask(gate.proxy, &origin.url("a.test", &format!("/h/X-Robots-Tag:{field}")), "Bot/1.0")
+        ask(
+            gate.proxy,
+            &origin.url("a.test", &format!("/h/X-Robots-Tag:{field}")),
+            "Bot/1.0",
+        )
     };
     for field in [
         "noindex",
@@ -136,7 +178,11 @@ fn what_is_said_to_other_robots_does_not_count() {
         check(&get(&by_agent, field), 200, &["page"]);
     }
     check(&get(&named, "bot:+noindex"), 200, &["page"]);
-    check(&get(&named, "mine:+noindex"), 451, &["crawl-rule: no-index"]);
+    check(
+        &get(&named, "mine:+noindex"),
+        451,
+        &["crawl-rule: no-index"],
+    );
 }
 
 #[test]
@@ -155,6 +201,10 @@ fn spaces_give_crawlers_agents_of_their_own() {
     let origin = site();
     for (agent, status) in [("friend", 200), ("foe", 451)] {
         let gate = crate::support::gate::Gate::start(config, &policy(agent));
-        check(&ask(gate.proxy, &origin.url("a.test", "/art/1"), "whoever"), status, &[]);
+        check(
+            &ask(gate.proxy, &origin.url("a.test", "/art/1"), "whoever"),
+            status,
+            &[],
+        );
     }
 }

@@ -90,7 +90,10 @@ impl Crawl {
                 visits.push(tokio::spawn(visit.run()));
             }
         }
-        let others = [tokio::spawn(Arc::clone(&crawl).reload()), tokio::spawn(Arc::clone(&crawl).halt())];
+        let others = [
+            tokio::spawn(Arc::clone(&crawl).reload()),
+            tokio::spawn(Arc::clone(&crawl).halt()),
+        ];
         for visit in visits {
             visit.await.expect("no crawler panics");
         }
@@ -100,17 +103,33 @@ impl Crawl {
         }
         crawl.nothing_is_left().await;
         let crawl = Arc::into_inner(crawl).expect("all crawlers have ended");
-        crawl.laws.into_inner().expect("not poisoned").verdict(scale.time)
+        crawl
+            .laws
+            .into_inner()
+            .expect("not poisoned")
+            .verdict(scale.time)
     }
 
     fn new(scale: Scale, seed: u64) -> Self {
         let (metrics, clock) = (Metrics::new(&[], &[]).unwrap(), Clock::of_runtime());
-        let limits = HoldLimits { of_one: 1_000, of_all: 10_000, longest: Duration::from_secs(600) };
+        let limits = HoldLimits {
+            of_one: 1_000,
+            of_all: 10_000,
+            longest: Duration::from_secs(600),
+        };
         let hold = Hold::new(Store::seeded(seed), limits, clock.clone(), metrics.clone());
         let began = clock.now();
         let laws = Mutex::new(Laws::new(scale.sites, scale.crawlers, began));
         let end = tokio::time::Instant::now() + scale.time;
-        Self { in_force: InForce::new(policy(0)), hold: Arc::new(hold), metrics, clock, laws, began, end }
+        Self {
+            in_force: InForce::new(policy(0)),
+            hold: Arc::new(hold),
+            metrics,
+            clock,
+            laws,
+            began,
+            end,
+        }
     }
 
     async fn reload(self: Arc<Self>) {
@@ -127,7 +146,10 @@ impl Crawl {
         loop {
             sleep(STOPS / 2).await;
             let target = Target::parse("*.halt.test").unwrap();
-            let stop = stops.press(target, StopReason::new("it is too much").unwrap(), None).unwrap().stop;
+            let stop = stops
+                .press(target, StopReason::new("it is too much").unwrap(), None)
+                .unwrap()
+                .stop;
             self.laws().halts(true);
             sleep(STOPPED).await;
             self.laws().halts(false);
@@ -140,8 +162,11 @@ impl Crawl {
     async fn nothing_is_left(&self) {
         let gauge = |name: &str| {
             let text = self.metrics.render();
-            let line =
-                text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+            let line = text.lines().find_map(|line| {
+                line.strip_prefix(name)?
+                    .strip_prefix(' ')
+                    .map(str::to_owned)
+            });
             line.unwrap_or_else(|| panic!("{name}"))
         };
         self.hold.sweep();
@@ -150,7 +175,9 @@ impl Crawl {
         self.hold.sweep();
         let remembered = gauge("crawlgate_hosts_tracked");
         if (left.concat(), remembered.as_str()) != ("00".to_owned(), "0") {
-            self.laws().violation(format!("held and under way: {left:?}, remembered: {remembered}"));
+            self.laws().violation(format!(
+                "held and under way: {left:?}, remembered: {remembered}"
+            ));
         }
     }
 
@@ -167,10 +194,20 @@ impl Visit {
             4 => Manner::Obeys,
             _ => Manner::Ignores,
         };
-        crawl.laws().expects(host, number, manner == Manner::Patient);
+        crawl
+            .laws()
+            .expects(host, number, manner == Manner::Patient);
         let name = Slug::new(&format!("crawler-{number}")).unwrap();
         let crawler = Crawler::new(&name).with_hints([May::Wait]);
-        Self { crawl: Arc::clone(crawl), crawler, number, host, sort: sort_of(host), manner, rng }
+        Self {
+            crawl: Arc::clone(crawl),
+            crawler,
+            number,
+            host,
+            sort: sort_of(host),
+            manner,
+            rng,
+        }
     }
 
     async fn run(mut self) {
@@ -182,7 +219,9 @@ impl Visit {
             match timeout_at(end, self.page(page)).await {
                 // Over: whoever waits leaves.
                 Err(_) => return,
-                Ok(Some(pause)) => sleep_until((tokio::time::Instant::now() + pause).min(end)).await,
+                Ok(Some(pause)) => {
+                    sleep_until((tokio::time::Instant::now() + pause).min(end)).await
+                }
                 Ok(None) => page += 1,
             }
         }
@@ -191,9 +230,14 @@ impl Visit {
     /// A page, and what belongs to it. Says for how long to pause if the page has to be asked for again.
     async fn page(&mut self, page: usize) -> Option<Duration> {
         let (class, folder) = CLASSES[(page + self.number) % CLASSES.len()];
-        let url = format!("http://h{}.{}.test/{folder}/{}/{page}", self.host, self.sort.name, self.number);
+        let url = format!(
+            "http://h{}.{}.test/{folder}/{}/{page}",
+            self.host, self.sort.name, self.number
+        );
         if self.sort.extra == Extra::Strict && self.manner == Manner::Patient {
-            self.crawl.laws().asks(self.host, self.number, class, self.crawl.clock.now());
+            self.crawl
+                .laws()
+                .asks(self.host, self.number, class, self.crawl.clock.now());
         }
         let pause = self.ask(Kind::Page, &url).await;
         self.crawl.laws().waits_no_more(self.host, self.number);
@@ -225,12 +269,22 @@ impl Visit {
         match came {
             Ok(slot) => {
                 let (host, crawler, granted) = (self.host, self.number, self.crawl.clock.now());
-                let grant = Grant { host, crawler, kind, asked, granted };
+                let grant = Grant {
+                    host,
+                    crawler,
+                    kind,
+                    asked,
+                    granted,
+                };
                 self.crawl.laws().granted(grant);
                 self.fetch(grant, slot).await;
                 None
             }
-            Err(told) => Some(if self.manner == Manner::Ignores { Duration::from_secs(1) } else { told }),
+            Err(told) => Some(if self.manner == Manner::Ignores {
+                Duration::from_secs(1)
+            } else {
+                told
+            }),
         }
     }
 
@@ -245,7 +299,11 @@ impl Visit {
         self.crawl.laws().sent(grant, self.crawl.clock.now());
         sleep(self.sort.latency).await;
         let now = self.crawl.clock.now();
-        let chance = if self.sort.temper.is_down(now - self.crawl.began) { 0 } else { self.rng.u8(0..100) };
+        let chance = if self.sort.temper.is_down(now - self.crawl.began) {
+            0
+        } else {
+            self.rng.u8(0..100)
+        };
         let (status, told) = match (self.sort.temper, chance) {
             (Temper::Steady, _) | (_, 10..) => (StatusCode::OK, None),
             (Temper::Flaky, 0..5) => {
@@ -257,12 +315,17 @@ impl Visit {
             (Temper::Tired, 0..5) => (StatusCode::SERVICE_UNAVAILABLE, Some(self.rng.u64(1..120))),
             (Temper::Tired, _) => (StatusCode::TOO_MANY_REQUESTS, None),
         };
-        let told_as: HeaderMap =
-            told.into_iter().map(|told| (RETRY_AFTER, HeaderValue::from(told))).collect();
+        let told_as: HeaderMap = told
+            .into_iter()
+            .map(|told| (RETRY_AFTER, HeaderValue::from(told)))
+            .collect();
         match status {
             StatusCode::OK => self.crawl.laws().answered_well(grant),
             StatusCode::INTERNAL_SERVER_ERROR => self.crawl.laws().failed(grant, now),
-            _ => self.crawl.laws().complained(grant, told.map(Duration::from_secs), now),
+            _ => self
+                .crawl
+                .laws()
+                .complained(grant, told.map(Duration::from_secs), now),
         }
         slot.answered(status, &told_as);
         sleep(self.sort.body).await;
@@ -288,13 +351,24 @@ async fn ask(
         Kind::Page => "document",
         Kind::Embed => "image",
     };
-    let head = Request::builder().uri(url).header("crawl-max-wait", wait).header("sec-fetch-dest", dest);
+    let head = Request::builder()
+        .uri(url)
+        .header("crawl-max-wait", wait)
+        .header("sec-fetch-dest", dest);
     let head = head.body(()).unwrap();
     let (parts, ()) = head.into_parts();
     let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-    let waits = Waits { hold: &crawl.hold, profile: &|| Profile::Generic };
-    let way =
-        Way { destinations: &Places, robots: &NoRobots, in_force: &crawl.in_force, waits, ledger: None };
+    let waits = Waits {
+        hold: &crawl.hold,
+        profile: &|| Profile::Generic,
+    };
+    let way = Way {
+        destinations: &Places,
+        robots: &NoRobots,
+        in_force: &crawl.in_force,
+        waits,
+        ledger: None,
+    };
     match request(asked, crawl.in_force.load(), &way).await.outcome {
         Outcome::Forward(permit) => Ok(permit.redeem().2),
         Outcome::Robots(_) => unreachable!("the policy does not obey"),

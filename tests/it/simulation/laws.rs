@@ -25,10 +25,19 @@ pub(super) struct Laws {
 
 impl Laws {
     pub(super) fn new(sites: usize, crawlers: usize, began: Instant) -> Self {
-        let watches = (0..sites).map(|host| Watch::new(host, crawlers, began)).collect();
+        let watches = (0..sites)
+            .map(|host| Watch::new(host, crawlers, began))
+            .collect();
         let addresses = vec![Way::default(); sites.div_ceil(CYCLE)];
         let digest = DefaultHasher::new();
-        Self { watches, addresses, halted: false, violations: vec![], digest, began }
+        Self {
+            watches,
+            addresses,
+            halted: false,
+            violations: vec![],
+            digest,
+            began,
+        }
     }
 
     /// A crawler will come to a host.
@@ -54,7 +63,12 @@ impl Laws {
 
     /// The gate lets a request through.
     pub(super) fn granted(&mut self, grant: Grant) {
-        let Grant { host, crawler, granted, .. } = grant;
+        let Grant {
+            host,
+            crawler,
+            granted,
+            ..
+        } = grant;
         (host, crawler, granted.duration_since(self.began)).hash(&mut self.digest);
         let watch = &mut self.watches[host];
         let mut broken = watch.granted(grant);
@@ -103,7 +117,10 @@ impl Laws {
 
     fn broken(&mut self, host: usize, laws: Vec<String>) {
         let name = self.watches[host].sort.name;
-        self.violations.extend(laws.into_iter().map(|law| format!("host {host} ({name}): {law}")));
+        self.violations.extend(
+            laws.into_iter()
+                .map(|law| format!("host {host} ({name}): {law}")),
+        );
     }
 
     pub(super) fn violation(&mut self, law: String) {
@@ -115,7 +132,10 @@ impl Laws {
             let starved = self.watches[host].starved();
             self.broken(host, starved);
         }
-        let steady = self.watches.iter().filter(|watch| watch.sort.temper == Temper::Steady);
+        let steady = self
+            .watches
+            .iter()
+            .filter(|watch| watch.sort.temper == Temper::Steady);
         let (mut received, mut allowed) = (0, 0.0);
         for watch in steady {
             received += watch.received;
@@ -150,13 +170,21 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { received, of_allowed, violations, .. } = self;
+        let Self {
+            received,
+            of_allowed,
+            violations,
+            ..
+        } = self;
         writeln!(
             f,
             "{received} requests at the origins, {:.2} % of what steady hosts allow",
             of_allowed * 100.0
         )?;
         write!(f, "{} violations", violations.len())?;
-        violations.iter().take(20).try_for_each(|violation| write!(f, "\n  {violation}"))
+        violations
+            .iter()
+            .take(20)
+            .try_for_each(|violation| write!(f, "\n  {violation}"))
     }
 }

@@ -15,7 +15,11 @@ pub(super) struct At(IpAddr);
 
 impl Addresses for At {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
-        if keep(self.0) { Remaining::Some } else { Remaining::None }
+        if keep(self.0) {
+            Remaining::Some
+        } else {
+            Remaining::None
+        }
     }
 
     fn first(&self) -> Option<IpAddr> {

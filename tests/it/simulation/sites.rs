@@ -81,7 +81,13 @@ const fn secs(seconds: u64) -> Duration {
 
 /// Hosts that are asked one after the other.
 const fn apart(delay: Duration, concurrency: usize, period: Duration) -> Limits {
-    Limits { delay, rate: None, concurrency, period, at_once: 1 }
+    Limits {
+        delay,
+        rate: None,
+        concurrency,
+        period,
+        at_once: 1,
+    }
 }
 
 pub(super) const SORTS: [Sort; 13] = [
@@ -125,7 +131,13 @@ pub(super) const SORTS: [Sort; 13] = [
         name: "busy",
         share: 4,
         politeness: "{ delay: 0s, concurrency: 2 }",
-        limits: Limits { delay: Duration::ZERO, rate: None, concurrency: 2, period: secs(10), at_once: 2 },
+        limits: Limits {
+            delay: Duration::ZERO,
+            rate: None,
+            concurrency: 2,
+            period: secs(10),
+            at_once: 2,
+        },
         latency: secs(12),
         body: Duration::from_millis(7_995),
         temper: Temper::Steady,
@@ -169,7 +181,13 @@ pub(super) const SORTS: [Sort; 13] = [
         latency: Duration::from_millis(300),
         body: secs(1),
         temper: Temper::Steady,
-        extra: Extra::Embeds(Few { delay: secs(5), concurrency: 1 }, 3),
+        extra: Extra::Embeds(
+            Few {
+                delay: secs(5),
+                concurrency: 1,
+            },
+            3,
+        ),
     },
     Sort {
         name: "strict",
@@ -190,7 +208,10 @@ pub(super) const SORTS: [Sort; 13] = [
         latency: secs(3),
         body: secs(2),
         temper: Temper::Steady,
-        extra: Extra::Address(Few { delay: secs(3), concurrency: 2 }),
+        extra: Extra::Address(Few {
+            delay: secs(3),
+            concurrency: 2,
+        }),
     },
     Sort {
         name: "adaptive",
@@ -218,7 +239,10 @@ pub(super) const SORTS: [Sort; 13] = [
         share: 1,
         politeness: "{ delay: 10s, jitter: none }",
         // For a fifth of the time nobody goes; behind that one goes at once.
-        limits: Limits { at_once: 7, ..apart(secs(10), 2, Duration::from_millis(12_500)) },
+        limits: Limits {
+            at_once: 7,
+            ..apart(secs(10), 2, Duration::from_millis(12_500))
+        },
         latency: secs(1),
         body: secs(1),
         temper: Temper::Steady,
@@ -238,10 +262,16 @@ pub(super) const CYCLE: usize = 40;
 
 /// Where a host is.
 pub(super) fn address_of(host: &str) -> IpAddr {
-    let number = host.strip_prefix('h').and_then(|name| name.split('.').next()?.parse().ok());
+    let number = host
+        .strip_prefix('h')
+        .and_then(|name| name.split('.').next()?.parse().ok());
     let number: usize = number.expect("one of the simulation");
     let of_many = matches!(sort_of(number).extra, Extra::Address(_));
-    let (net, number) = if of_many { (100, number / CYCLE) } else { (101, number) };
+    let (net, number) = if of_many {
+        (100, number / CYCLE)
+    } else {
+        (101, number)
+    };
     let [.., high, low] = number.to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(93, net, high, low))
 }
@@ -280,5 +310,10 @@ pub(super) fn policy(version: usize) -> Snapshot<()> {
     );
     let files = MemoryFiles::new().with("p.yaml", text);
     let compiled = compile::load(&files, "p.yaml");
-    Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
+    Snapshot::new(
+        compiled
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
+            .policy,
+        (),
+    )
 }

@@ -42,7 +42,10 @@ struct Bench {
 impl Bench {
     async fn new(token: Option<&str>) -> Self {
         let bench = Self::without_disk(token).await;
-        bench.stops.restore(StopsFile::in_directory(bench.folder.path())).unwrap();
+        bench
+            .stops
+            .restore(StopsFile::in_directory(bench.folder.path()))
+            .unwrap();
         bench
     }
 
@@ -55,7 +58,11 @@ impl Bench {
         let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &clock);
         let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
-        let api = StopsApi { stops: Arc::clone(&stops), in_force: Arc::clone(&in_force), crawlers };
+        let api = StopsApi {
+            stops: Arc::clone(&stops),
+            in_force: Arc::clone(&in_force),
+            crawlers,
+        };
         let policy = PolicyApi {
             in_force,
             reloads: Reloads::new(clock).0,
@@ -67,14 +74,24 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { address, stops, folder: Folder::new() }
+        Self {
+            address,
+            stops,
+            folder: Folder::new(),
+        }
     }
 
     /// A request with a fitting Host; the whole answer.
     async fn ask(&self, line: &str, fields: &str, body: &[u8]) -> String {
-        let length =
-            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        let head = format!("{line} HTTP/1.1\r\nHost: {}\r\n{fields}{length}\r\n", self.address);
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}{length}\r\n",
+            self.address
+        );
         self.raw(&[head.as_bytes(), body].concat()).await
     }
 
@@ -84,7 +101,9 @@ impl Bench {
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(Duration::from_secs(20), read).await.expect("the server closes");
+        let _ = tokio::time::timeout(Duration::from_secs(20), read)
+            .await
+            .expect("the server closes");
         String::from_utf8(answer).unwrap()
     }
 
@@ -92,25 +111,40 @@ impl Bench {
     async fn json(&self, line: &str, body: &[u8]) -> (u16, Json) {
         let answer = self.ask(line, JSON, body).await;
         let document = answer.split_once("\r\n\r\n").unwrap().1;
-        (status(&answer), serde_json::from_str(document).unwrap_or_else(|error| panic!("{error}: {answer}")))
+        (
+            status(&answer),
+            serde_json::from_str(document).unwrap_or_else(|error| panic!("{error}: {answer}")),
+        )
     }
 
     async fn press(&self, body: &Json) -> (u16, Json) {
-        self.json("POST /api/v1/stops", body.to_string().as_bytes()).await
+        self.json("POST /api/v1/stops", body.to_string().as_bytes())
+            .await
     }
 }
 
 fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0)
 }
 
 #[tokio::test]
 async fn stops_are_given_shown_and_lifted() {
     let bench = Bench::new(None).await;
-    assert_eq!(bench.json("GET /api/v1/stops", b"").await, (200, json!({ "stops": [] })));
-    let body = json!({ "what": "WWW.Example.com", "reason": " they have called ", "for": "1h" }).to_string();
+    assert_eq!(
+        bench.json("GET /api/v1/stops", b"").await,
+        (200, json!({ "stops": [] }))
+    );
+    let body = json!({ "what": "WWW.Example.com", "reason": " they have called ", "for": "1h" })
+        .to_string();
     let answer = bench.ask("POST /api/v1/stops", "", body.as_bytes()).await;
-    assert!(answer.contains("\r\nlocation: /api/v1/stops/1\r\n"), "{answer}");
+    assert!(
+        answer.contains("\r\nlocation: /api/v1/stops/1\r\n"),
+        "{answer}"
+    );
     let stop = json!({
         "id": "1", "what": "host:www.example.com", "reason": "they have called",
         "since": "2026-01-01T00:00:00.000Z", "until": "2026-01-01T01:00:00.000Z",
@@ -118,20 +152,43 @@ async fn stops_are_given_shown_and_lifted() {
     let mut given: Json = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     let more = (given["persisted"].take(), given["warnings"].take());
     assert_eq!((status(&answer), more), (201, (json!(true), json!([]))));
-    assert_eq!(bench.json("GET /api/v1/stops/1", b"").await, (200, stop.clone()));
+    assert_eq!(
+        bench.json("GET /api/v1/stops/1", b"").await,
+        (200, stop.clone())
+    );
 
-    let (code, second) =
-        bench.press(&json!({ "what": "crawler:news", "reason": "loops", "for": null })).await;
-    assert_eq!((code, &second["id"], &second["until"]), (201, &json!("2"), &Json::Null));
+    let (code, second) = bench
+        .press(&json!({ "what": "crawler:news", "reason": "loops", "for": null }))
+        .await;
+    assert_eq!(
+        (code, &second["id"], &second["until"]),
+        (201, &json!("2"), &Json::Null)
+    );
     let (_, list) = bench.json("GET /api/v1/stops", b"").await;
-    assert_eq!((&list["stops"][0], &list["stops"][1]["what"]), (&stop, &json!("crawler:news")));
+    assert_eq!(
+        (&list["stops"][0], &list["stops"][1]["what"]),
+        (&stop, &json!("crawler:news"))
+    );
 
     let (code, lifted) = bench.json("DELETE /api/v1/stops/1", b"").await;
-    assert_eq!((code, &lifted["what"], &lifted["persisted"]), (200, &stop["what"], &json!(true)));
-    for line in ["DELETE /api/v1/stops/1", "GET /api/v1/stops/1", "GET /api/v1/stops/99"] {
+    assert_eq!(
+        (code, &lifted["what"], &lifted["persisted"]),
+        (200, &stop["what"], &json!(true))
+    );
+    for line in [
+        "DELETE /api/v1/stops/1",
+        "GET /api/v1/stops/1",
+        "GET /api/v1/stops/99",
+    ] {
         assert_eq!(bench.json(line, b"").await.0, 404, "{line}");
     }
-    assert_eq!(bench.json("GET /api/v1/stops", b"").await.1["stops"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        bench.json("GET /api/v1/stops", b"").await.1["stops"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -140,7 +197,10 @@ async fn what_the_proxy_does_not_know_is_stopped_with_a_warning() {
     for (what, warned) in [
         ("crawler:news", ""),
         ("crawler:anonymous", ""),
-        ("crawler:nobody", "no crawler of the configuration is named nobody"),
+        (
+            "crawler:nobody",
+            "no crawler of the configuration is named nobody",
+        ),
         ("rule:slow", ""),
         ("rule:none", "the policy in force has no rule none"),
         ("rule:off", "is disabled"),
@@ -149,8 +209,14 @@ async fn what_the_proxy_does_not_know_is_stopped_with_a_warning() {
     ] {
         let (code, given) = bench.press(&json!({ "what": what, "reason": "x" })).await;
         let warnings = given["warnings"].as_array().unwrap();
-        let told = warnings.first().map_or("", |warning| warning.as_str().unwrap());
-        assert_eq!((code, warnings.len()), (201, usize::from(!warned.is_empty())), "{what}");
+        let told = warnings
+            .first()
+            .map_or("", |warning| warning.as_str().unwrap());
+        assert_eq!(
+            (code, warnings.len()),
+            (201, usize::from(!warned.is_empty())),
+            "{what}"
+        );
         assert!(told.contains(warned), "{what}: {told}");
     }
 }
@@ -168,10 +234,19 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
         (deep, "no JSON object"),
         ("{}".into(), "missing field `what`"),
         (r#"{"what": "a.test"}"#.into(), "missing field `reason`"),
-        (format!("{{{fine}, \"what\": \"b.test\"}}"), "duplicate field `what`"),
-        (format!("{{{fine}, \"for\": \"1h\", \"for\": null}}"), "duplicate field `for`"),
+        (
+            format!("{{{fine}, \"what\": \"b.test\"}}"),
+            "duplicate field `what`",
+        ),
+        (
+            format!("{{{fine}, \"for\": \"1h\", \"for\": null}}"),
+            "duplicate field `for`",
+        ),
         (format!("{{{fine}, \"until\": \"never\"}}"), "unknown field"),
-        (format!("{{{fine}, \"{}\": 1}}", "x".repeat(9_000)), "unknown field"),
+        (
+            format!("{{{fine}, \"{}\": 1}}", "x".repeat(9_000)),
+            "unknown field",
+        ),
         (format!("{{{fine}, \"for\": 60}}"), "invalid type"),
         (format!("{{{fine}}} trailing"), "trailing"),
         (fine.replace("a.test", ""), "no JSON object"),
@@ -179,25 +254,55 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
             r#"{"what": "", "reason": "x"}"#.into(),
             "`what`: nothing is named; name HOST, *.HOST, crawler:NAME or rule:ID",
         ),
-        (r#"{"what": "http://a.test/", "reason": "x"}"#.into(), "`what`: no host"),
-        (r#"{"what": "a.test\r\nX: y", "reason": "x"}"#.into(), "`what`: no host"),
-        (r#"{"what": "crawler:A B", "reason": "x"}"#.into(), "`what`: no name of a crawler"),
-        (r#"{"what": "rule:a\u0000", "reason": "x"}"#.into(), "`what`: no id of a rule"),
-        (r#"{"what": "a.test", "reason": " "}"#.into(), "`reason`: a reason is one line of 1 to 200"),
-        (r#"{"what": "a.test", "reason": "a\r\nCrawl-Rule: x"}"#.into(), "`reason`: a reason is one line"),
-        (r#"{"what": "a.test", "reason": "\u001b[2J"}"#.into(), "`reason`: a reason is one line"),
         (
-            format!("{{\"what\": \"a.test\", \"reason\": \"{}\"}}", "x".repeat(201)),
+            r#"{"what": "http://a.test/", "reason": "x"}"#.into(),
+            "`what`: no host",
+        ),
+        (
+            r#"{"what": "a.test\r\nX: y", "reason": "x"}"#.into(),
+            "`what`: no host",
+        ),
+        (
+            r#"{"what": "crawler:A B", "reason": "x"}"#.into(),
+            "`what`: no name of a crawler",
+        ),
+        (
+            r#"{"what": "rule:a\u0000", "reason": "x"}"#.into(),
+            "`what`: no id of a rule",
+        ),
+        (
+            r#"{"what": "a.test", "reason": " "}"#.into(),
+            "`reason`: a reason is one line of 1 to 200",
+        ),
+        (
+            r#"{"what": "a.test", "reason": "a\r\nCrawl-Rule: x"}"#.into(),
             "`reason`: a reason is one line",
         ),
-        (format!("{{{fine}, \"for\": \"0s\"}}"), "`for`: write a time such as 90s"),
+        (
+            r#"{"what": "a.test", "reason": "\u001b[2J"}"#.into(),
+            "`reason`: a reason is one line",
+        ),
+        (
+            format!(
+                "{{\"what\": \"a.test\", \"reason\": \"{}\"}}",
+                "x".repeat(201)
+            ),
+            "`reason`: a reason is one line",
+        ),
+        (
+            format!("{{{fine}, \"for\": \"0s\"}}"),
+            "`for`: write a time such as 90s",
+        ),
         (format!("{{{fine}, \"for\": \"soon\"}}"), "at most 366d"),
         (format!("{{{fine}, \"for\": \"999999d\"}}"), "at most 366d"),
     ] {
         let (code, problem) = bench.json("POST /api/v1/stops", body.as_bytes()).await;
         let detail = problem["detail"].as_str().unwrap();
         assert_eq!(code, 400, "{body}: {detail}");
-        assert!(detail.contains(told) && detail.len() < 400, "{body}: {detail}");
+        assert!(
+            detail.contains(told) && detail.len() < 400,
+            "{body}: {detail}"
+        );
     }
     assert_eq!(bench.json("POST /api/v1/stops", &[0xff; 20]).await.0, 400);
     assert!(bench.stops.is_clear());
@@ -206,7 +311,10 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
 #[tokio::test]
 async fn bodies_that_are_too_long_or_never_end_are_given_up() {
     let bench = Bench::new(None).await;
-    let long = format!("{{\"what\": \"a.test\", \"reason\": \"{}\"}}", "x".repeat(1 << 20));
+    let long = format!(
+        "{{\"what\": \"a.test\", \"reason\": \"{}\"}}",
+        "x".repeat(1 << 20)
+    );
     let answer = bench.ask("POST /api/v1/stops", "", long.as_bytes()).await;
     // A client that sends on may see a reset in place of the answer.
     assert!(answer.is_empty() || status(&answer) == 413, "{answer}");
@@ -215,7 +323,9 @@ async fn bodies_that_are_too_long_or_never_end_are_given_up() {
         "POST /api/v1/stops HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
         bench.address
     );
-    let answer = bench.raw((head.clone() + &chunks.repeat(9)).as_bytes()).await;
+    let answer = bench
+        .raw((head.clone() + &chunks.repeat(9)).as_bytes())
+        .await;
     assert!(answer.is_empty() || status(&answer) == 413, "{answer}");
     // One that ends in the middle is no stop.
     let mut stream = TcpStream::connect(bench.address).await.unwrap();
@@ -232,15 +342,24 @@ async fn the_guards_are_those_of_every_page() {
     let bench = Bench::new(Some("correct-horse-battery")).await;
     let id = press(&bench.stops, "a.test", None).stop.id;
     let token = "Authorization: Bearer correct-horse-battery\r\n";
-    let (foreign, site) = ("Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n");
+    let (foreign, site) = (
+        "Origin: http://evil.example\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+    );
     let one = format!("/api/v1/stops/{id}");
     let body = br#"{"what": "b.test", "reason": "x"}"#;
-    for (method, path) in
-        [("GET", "/api/v1/stops"), ("POST", "/api/v1/stops"), ("GET", &one), ("DELETE", &one)]
-    {
+    for (method, path) in [
+        ("GET", "/api/v1/stops"),
+        ("POST", "/api/v1/stops"),
+        ("GET", &one),
+        ("DELETE", &one),
+    ] {
         for (fields, expected) in [
             (String::new(), 401),
-            ("Authorization: Bearer wrong-horse-battery\r\n".to_owned(), 401),
+            (
+                "Authorization: Bearer wrong-horse-battery\r\n".to_owned(),
+                401,
+            ),
             (format!("{token}{foreign}"), 403),
             (format!("{token}{site}"), 403),
         ] {
@@ -249,8 +368,9 @@ async fn the_guards_are_those_of_every_page() {
             assert_eq!(status(&answer), expected, "{method} {path} {fields}");
         }
     }
-    let rebound =
-        format!("POST /api/v1/stops HTTP/1.1\r\nHost: evil.example\r\n{token}Content-Length: 0\r\n\r\n");
+    let rebound = format!(
+        "POST /api/v1/stops HTTP/1.1\r\nHost: evil.example\r\n{token}Content-Length: 0\r\n\r\n"
+    );
     assert_eq!(status(&bench.raw(rebound.as_bytes()).await), 403);
     assert_eq!(bench.stops.list().len(), 1, "nothing was given or lifted");
     for (line, allowed) in [
@@ -264,12 +384,23 @@ async fn the_guards_are_those_of_every_page() {
             "{line}: {answer}"
         );
     }
-    for path in
-        ["/api/v1/stops/", "/api/v1/stops/x", "/api/v1/stops/-1", "/api/v1/stops/1/2", "/api/v1/stops/%31"]
-    {
-        assert_eq!(status(&bench.ask(&format!("DELETE {path}"), token, b"").await), 404, "{path}");
+    for path in [
+        "/api/v1/stops/",
+        "/api/v1/stops/x",
+        "/api/v1/stops/-1",
+        "/api/v1/stops/1/2",
+        "/api/v1/stops/%31",
+    ] {
+        assert_eq!(
+            status(&bench.ask(&format!("DELETE {path}"), token, b"").await),
+            404,
+            "{path}"
+        );
     }
-    assert_eq!(status(&bench.ask("DELETE /api/v1/stops/1", token, b"").await), 200);
+    assert_eq!(
+        status(&bench.ask("DELETE /api/v1/stops/1", token, b"").await),
+        200
+    );
 }
 
 #[tokio::test]
@@ -278,11 +409,27 @@ async fn a_thousand_are_enough_and_none_is_refused_for_want_of_a_disk() {
     for number in 0..MOST {
         press(&bench.stops, &format!("h{number}.test"), None);
     }
-    let (code, problem) = bench.press(&json!({ "what": "x.test", "reason": "x" })).await;
+    let (code, problem) = bench
+        .press(&json!({ "what": "x.test", "reason": "x" }))
+        .await;
     assert_eq!((code, problem["title"].as_str()), (409, Some("Conflict")));
-    assert!(problem["detail"].as_str().unwrap().starts_with("1000 stops are in force"), "{problem}");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("1000 stops are in force"),
+        "{problem}"
+    );
     assert_eq!(bench.json("DELETE /api/v1/stops/7", b"").await.0, 200);
-    let (code, given) = bench.press(&json!({ "what": "x.test", "reason": "x" })).await;
+    let (code, given) = bench
+        .press(&json!({ "what": "x.test", "reason": "x" }))
+        .await;
     assert_eq!((code, &given["persisted"]), (201, &json!(false)));
-    assert!(given["warnings"][0].as_str().unwrap().starts_with("a restart will not know of this"), "{given}");
+    assert!(
+        given["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("a restart will not know of this"),
+        "{given}"
+    );
 }

@@ -91,10 +91,25 @@ impl Bench {
 
     pub(super) fn with_places(politeness: &str, rules: &str, of_all: usize) -> Self {
         let (clock, metrics) = (Clock::of_runtime(), Metrics::new(&[], &[]).unwrap());
-        let limits = HoldLimits { of_one: 100, of_all, longest: 60 * SECOND };
-        let hold = Arc::new(Hold::new(Store::embedded(), limits, clock.clone(), metrics.clone()));
+        let limits = HoldLimits {
+            of_one: 100,
+            of_all,
+            longest: 60 * SECOND,
+        };
+        let hold = Arc::new(Hold::new(
+            Store::embedded(),
+            limits,
+            clock.clone(),
+            metrics.clone(),
+        ));
         let in_force = Arc::new(InForce::new(snapshot(politeness, rules)));
-        Self { in_force, hold, metrics, files: Files::default(), clock }
+        Self {
+            in_force,
+            hold,
+            metrics,
+            files: Files::default(),
+            clock,
+        }
     }
 
     pub(super) fn stops(&self) -> &Stops {
@@ -108,7 +123,10 @@ impl Bench {
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler.clone(), &parts);
-        let waits = Waits { hold: &self.hold, profile: &|| Profile::Generic };
+        let waits = Waits {
+            hold: &self.hold,
+            profile: &|| Profile::Generic,
+        };
         let way = Way {
             destinations: &Anywhere,
             robots: &self.files,
@@ -116,14 +134,23 @@ impl Bench {
             waits,
             ledger: None,
         };
-        let Passage { outcome, judged, held } = request(asked, self.in_force.load(), &way).await;
+        let Passage {
+            outcome,
+            judged,
+            held,
+        } = request(asked, self.in_force.load(), &way).await;
         let outcome = match outcome {
             Outcome::Forward(permit) => Ok(permit.redeem().2),
             Outcome::Robots(_) => panic!("nobody asks for a robots.txt"),
             Outcome::Answer(refusal) => Err(refusal),
         };
         let revision = judged.policy().revision().to_owned();
-        Came { outcome, held, revision, at: self.clock.now() }
+        Came {
+            outcome,
+            held,
+            revision,
+            at: self.clock.now(),
+        }
     }
 
     pub(super) fn start(&self, url: &str) -> JoinHandle<Came> {
@@ -134,20 +161,28 @@ impl Bench {
     pub(super) fn gauge(&self, name: &str) -> f64 {
         self.hold.sweep();
         let text = self.metrics.render();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
     }
 }
 
 impl Came {
     pub(super) fn went(self) -> (Slot, Option<Duration>) {
-        (self.outcome.unwrap_or_else(|refusal| panic!("{refusal:?}")), self.held)
+        (
+            self.outcome.unwrap_or_else(|refusal| panic!("{refusal:?}")),
+            self.held,
+        )
     }
 
     /// The reason, and the seconds of `Retry-After`.
     pub(super) fn refused(self) -> (Reason, Option<u64>) {
         let refusal = self.outcome.unwrap_err();
-        (refusal.reason, refusal.retry_after.map(|time| time.as_secs()))
+        (
+            refusal.reason,
+            refusal.retry_after.map(|time| time.as_secs()),
+        )
     }
 }
 
@@ -156,7 +191,12 @@ pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
         "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
-    Snapshot::new(compiled.unwrap_or_else(|problems| panic!("{problems:?}")).policy, ())
+    Snapshot::new(
+        compiled
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
+            .policy,
+        (),
+    )
 }
 
 pub(super) fn crawler(name: &str) -> Crawler {

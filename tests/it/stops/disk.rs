@@ -28,7 +28,13 @@ fn shown(stops: &Stops) -> Vec<String> {
     let times = |time: Duration| time.as_secs() - 1_767_225_600;
     let show = |stop: &crawlgate::gate::stops::Stop| {
         let until = stop.until.map(times);
-        format!("{} {} {} {until:?} {}", stop.id, stop.target, times(stop.since), stop.reason.as_str())
+        format!(
+            "{} {} {} {until:?} {}",
+            stop.id,
+            stop.target,
+            times(stop.since),
+            stop.reason.as_str()
+        )
     };
     stops.list().iter().map(|stop| show(stop)).collect()
 }
@@ -38,7 +44,13 @@ fn advance(hand: &Hand, seconds: u64) {
 }
 
 fn covered(stops: &Stops, host: &str) -> bool {
-    stops.covering(&Covers { host, crawler: None, rules: &[] }).is_some()
+    stops
+        .covering(&Covers {
+            host,
+            crawler: None,
+            rules: &[],
+        })
+        .is_some()
 }
 
 #[test]
@@ -46,15 +58,24 @@ fn a_restart_keeps_what_is_stopped() {
     let (folder, (clock, hand)) = (Folder::new(), Clock::manual());
     let first = opened(&folder, &clock).unwrap();
     assert!(first.is_clear());
-    assert!(!folder.path().join("var").exists(), "made when something is first kept");
-    for (what, seconds) in
-        [("a.test", None), ("*.b.test", Some(60)), ("crawler:news", Some(10)), ("rule:x.1", None)]
-    {
+    assert!(
+        !folder.path().join("var").exists(),
+        "made when something is first kept"
+    );
+    for (what, seconds) in [
+        ("a.test", None),
+        ("*.b.test", Some(60)),
+        ("crawler:news", Some(10)),
+        ("rule:x.1", None),
+    ] {
         assert_eq!(press(&first, what, seconds).kept, Kept::OnDisk);
         advance(&hand, 1);
     }
     let lifted = first.lift(StopId(4)).unwrap();
-    assert_eq!((lifted.kept, lifted.stop.target.to_string()), (Kept::OnDisk, "rule:x.1".to_owned()));
+    assert_eq!(
+        (lifted.kept, lifted.stop.target.to_string()),
+        (Kept::OnDisk, "rule:x.1".to_owned())
+    );
     assert!(first.lift(StopId(4)).is_none());
 
     let second = opened(&folder, &clock).unwrap();
@@ -65,10 +86,17 @@ fn a_restart_keeps_what_is_stopped() {
     ];
     assert_eq!(
         (shown(&first), shown(&second)),
-        (all.map(str::to_owned).to_vec(), all.map(str::to_owned).to_vec())
+        (
+            all.map(str::to_owned).to_vec(),
+            all.map(str::to_owned).to_vec()
+        )
     );
     assert!(covered(&second, "x.b.test"));
-    assert_eq!(press(&second, "c.test", None).stop.id, StopId(5), "no number is given twice");
+    assert_eq!(
+        press(&second, "c.test", None).stop.id,
+        StopId(5),
+        "no number is given twice"
+    );
 
     // What ends while nothing runs is over; what does not still ends at its time.
     advance(&hand, 36);
@@ -77,14 +105,22 @@ fn a_restart_keeps_what_is_stopped() {
     assert!(covered(&third, "b.test"));
     advance(&hand, 21);
     assert!(!covered(&third, "b.test"));
-    assert_eq!((shown(&third).len(), third.lift(StopId(2)).is_none()), (2, true));
+    assert_eq!(
+        (shown(&third).len(), third.lift(StopId(2)).is_none()),
+        (2, true)
+    );
     third.sweep();
     assert!(third.is_behind());
     assert_eq!((third.keep(), third.is_behind()), (Kept::OnDisk, false));
     let text = fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap();
-    assert!(!text.contains("b.test") && text.contains("a.test") && text.contains("\"next\": 6"), "{text}");
+    assert!(
+        !text.contains("b.test") && text.contains("a.test") && text.contains("\"next\": 6"),
+        "{text}"
+    );
     assert_eq!(
-        fs::read_dir(folder.path().join("var/crawlgate")).unwrap().count(),
+        fs::read_dir(folder.path().join("var/crawlgate"))
+            .unwrap()
+            .count(),
         1,
         "nothing is left beside it"
     );
@@ -92,34 +128,61 @@ fn a_restart_keeps_what_is_stopped() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_no_empty_one() {
-    let line = |more: &str| format!("{{\"version\": 1, \"next\": 2, \"stops\": [{{\"id\": 1, {more}}}]}}");
+    let line =
+        |more: &str| format!("{{\"version\": 1, \"next\": 2, \"stops\": [{{\"id\": 1, {more}}}]}}");
     let fine = "\"what\": \"host:a.test\", \"reason\": \"x\", \"since_ms\": 0, \"until_ms\": null";
     for (text, told) in [
         (String::new(), "EOF"),
         ("{}".into(), "missing field"),
         ("[]".into(), "invalid"),
-        (line(fine).replace("\"version\": 1", "\"version\": 2"), "version 2, and this program reads 1"),
-        (line(&fine.replace("host:a.test", "host:a b")), "stop 1: no host"),
-        (line(&fine.replace("\"x\"", "\"a\\r\\nb\"")), "stop 1: a reason is one line"),
+        (
+            line(fine).replace("\"version\": 1", "\"version\": 2"),
+            "version 2, and this program reads 1",
+        ),
+        (
+            line(&fine.replace("host:a.test", "host:a b")),
+            "stop 1: no host",
+        ),
+        (
+            line(&fine.replace("\"x\"", "\"a\\r\\nb\"")),
+            "stop 1: a reason is one line",
+        ),
         (line(&format!("{fine}, \"who\": 1")), "unknown field `who`"),
-        (line(&format!("{fine}, \"what\": \"host:b.test\"")), "duplicate field `what`"),
-        (line(&format!("{fine}}}, {{\"id\": 1, {fine}")), "stands in it twice"),
-        (line(fine).replace("\"id\": 1", "\"id\": -1"), "invalid value"),
+        (
+            line(&format!("{fine}, \"what\": \"host:b.test\"")),
+            "duplicate field `what`",
+        ),
+        (
+            line(&format!("{fine}}}, {{\"id\": 1, {fine}")),
+            "stands in it twice",
+        ),
+        (
+            line(fine).replace("\"id\": 1", "\"id\": -1"),
+            "invalid value",
+        ),
         (line(fine) + "x", "trailing"),
     ] {
         let folder = Folder::new();
         folder.write("var/crawlgate/stops.json", &text);
-        let told_of = opened(&folder, &Clock::system()).err().unwrap_or_else(|| panic!("{text}"));
+        let told_of = opened(&folder, &Clock::system())
+            .err()
+            .unwrap_or_else(|| panic!("{text}"));
         assert!(told_of.contains(told), "{text}: {told_of}");
         assert!(
             told_of.contains("var/crawlgate/stops.json") && told_of.contains("move it away"),
             "{told_of}"
         );
-        assert_eq!(fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap(), text);
+        assert_eq!(
+            fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap(),
+            text
+        );
     }
     let folder = Folder::new();
     folder.write("var/crawlgate/stops.json", line(fine));
-    assert!(covered(&opened(&folder, &Clock::system()).unwrap(), "a.test"));
+    assert!(covered(
+        &opened(&folder, &Clock::system()).unwrap(),
+        "a.test"
+    ));
     // A directory in its place, bytes that are no text, a link that leads nowhere: the last is no file yet.
     let folder = Folder::new();
     folder.write("var/crawlgate/stops.json/x", "");
@@ -129,7 +192,11 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
     assert!(opened(&folder, &Clock::system()).is_err());
     let folder = Folder::new();
     fs::create_dir_all(folder.path().join("var/crawlgate")).unwrap();
-    symlink("/nowhere/at/all", folder.path().join("var/crawlgate/stops.json")).unwrap();
+    symlink(
+        "/nowhere/at/all",
+        folder.path().join("var/crawlgate/stops.json"),
+    )
+    .unwrap();
     assert!(opened(&folder, &Clock::system()).unwrap().is_clear());
 }
 
@@ -141,15 +208,23 @@ fn a_stop_is_in_force_even_if_it_cannot_be_kept() {
     // A file where the directory is to be.
     folder.write("var", "");
     let change = press(&stops, "a.test", None);
-    let Kept::InMemory(why) = change.kept else { panic!("it cannot be kept") };
+    let Kept::InMemory(why) = change.kept else {
+        panic!("it cannot be kept")
+    };
     assert!(why.contains("stops.json: "), "{why}");
     assert!(covered(&stops, "a.test") && stops.is_behind() && stops.is_unkept());
     fs::remove_file(folder.path().join("var")).unwrap();
-    assert_eq!((stops.keep(), stops.is_behind(), stops.is_unkept()), (Kept::OnDisk, false, false));
+    assert_eq!(
+        (stops.keep(), stops.is_behind(), stops.is_unkept()),
+        (Kept::OnDisk, false, false)
+    );
     assert!(covered(&opened(&folder, &clock).unwrap(), "a.test"));
 
     let without = self::stops(&clock);
-    assert_eq!(press(&without, "a.test", None).kept, Kept::InMemory("there is no store".into()));
+    assert_eq!(
+        press(&without, "a.test", None).kept,
+        Kept::InMemory("there is no store".into())
+    );
     assert!(covered(&without, "a.test") && !without.is_behind());
 }
 
@@ -160,7 +235,10 @@ fn there_are_only_so_many() {
     for number in 0..MOST {
         press(&stops, &format!("h{number}.test"), Some(60));
     }
-    let (target, reason) = (Target::parse("x.test").unwrap(), StopReason::new("x").unwrap());
+    let (target, reason) = (
+        Target::parse("x.test").unwrap(),
+        StopReason::new("x").unwrap(),
+    );
     assert_eq!(stops.press(target, reason, None).unwrap_err(), TooMany);
     assert!(!covered(&stops, "x.test"));
     advance(&hand, 60);

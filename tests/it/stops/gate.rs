@@ -26,16 +26,34 @@ async fn what_is_stopped_waits_and_goes_when_the_stop_is_lifted() {
     let (began, waiting) = (bench.clock.now(), bench.start("http://a.test:81/x"));
     sleep(7 * SECOND).await;
     assert!(!waiting.is_finished());
-    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_stops")), (1.0, 1.0));
+    assert_eq!(
+        (
+            bench.gauge("crawlgate_held_requests"),
+            bench.gauge("crawlgate_stops")
+        ),
+        (1.0, 1.0)
+    );
     assert_eq!(bench.files.fetched(), 0, "nor is its robots.txt asked for");
-    let other = bench.ask(&Crawler::anonymous(), "http://www.a.test/", &[]).await.went();
+    let other = bench
+        .ask(&Crawler::anonymous(), "http://www.a.test/", &[])
+        .await
+        .went();
     assert_eq!(other.1, None, "another host goes at once");
     bench.stops().lift(change.stop.id).unwrap();
     let came = waiting.await.unwrap();
     assert_eq!((came.at - began, came.held), (7 * SECOND, Some(7 * SECOND)));
     drop(came.went());
-    assert_eq!((bench.gauge("crawlgate_held_requests"), bench.gauge("crawlgate_stops")), (0.0, 0.0));
-    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 0.0);
+    assert_eq!(
+        (
+            bench.gauge("crawlgate_held_requests"),
+            bench.gauge("crawlgate_stops")
+        ),
+        (0.0, 0.0)
+    );
+    assert_eq!(
+        bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+        0.0
+    );
     assert!(bench.stops().is_clear());
 }
 
@@ -57,12 +75,31 @@ async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_com
         let began = bench.clock.now();
         let crawler = crawler("lab").with_hints([May::Wait]);
         let came = bench.ask(&crawler, "http://a.test/", fields).await;
-        assert_eq!((came.at - began).as_millis(), waits_ms, "{lasts:?} {fields:?}");
-        assert_eq!(came.held.map(|held| held.as_millis()), Some(waits_ms), "{lasts:?} {fields:?}");
+        assert_eq!(
+            (came.at - began).as_millis(),
+            waits_ms,
+            "{lasts:?} {fields:?}"
+        );
+        assert_eq!(
+            came.held.map(|held| held.as_millis()),
+            Some(waits_ms),
+            "{lasts:?} {fields:?}"
+        );
         let detail = came.outcome.as_ref().unwrap_err().detail.clone().unwrap();
-        assert!(detail.starts_with("domain:test is stopped") && detail.ends_with(": ticket 7"), "{detail}");
-        assert_eq!(detail.contains(" until 2026-01-"), lasts.is_some(), "{detail}");
-        assert_eq!(came.refused(), (Reason::Stopped, Some(retry)), "{lasts:?} {fields:?}");
+        assert!(
+            detail.starts_with("domain:test is stopped") && detail.ends_with(": ticket 7"),
+            "{detail}"
+        );
+        assert_eq!(
+            detail.contains(" until 2026-01-"),
+            lasts.is_some(),
+            "{detail}"
+        );
+        assert_eq!(
+            came.refused(),
+            (Reason::Stopped, Some(retry)),
+            "{lasts:?} {fields:?}"
+        );
         assert_eq!(bench.files.fetched(), 0);
     }
 }
@@ -74,7 +111,9 @@ async fn a_stop_ends_by_itself() {
     press(bench.stops(), "a.test", Some(9));
     press(bench.stops(), "crawler:anonymous", Some(2));
     let began = bench.clock.now();
-    let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    let came = bench
+        .ask(&Crawler::anonymous(), "http://a.test/", &[])
+        .await;
     assert_eq!(came.at - began, 9 * SECOND);
     drop(came.went());
     assert_eq!(bench.stops().list().len(), 0);
@@ -101,7 +140,11 @@ async fn crawlers_and_rules_are_stopped_wherever_they_go() {
         let bench = Bench::new("{ delay: 0s, max_hold: 2s }", rules);
         press(bench.stops(), what, None);
         let came = bench.ask(&crawler(who), url, &[]).await;
-        assert_eq!(came.held, stopped.then_some(2 * SECOND), "{what} {who} {url}");
+        assert_eq!(
+            came.held,
+            stopped.then_some(2 * SECOND),
+            "{what} {who} {url}"
+        );
         if stopped {
             assert_eq!(came.refused(), (Reason::Stopped, Some(60)), "{what}");
         }
@@ -112,18 +155,35 @@ async fn crawlers_and_rules_are_stopped_wherever_they_go() {
 async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
     let bench = Bench::with_places(FREE, "", 2);
     press(bench.stops(), "a.test", None);
-    let waiting = [bench.start("http://a.test/1"), bench.start("http://a.test/2")];
+    let waiting = [
+        bench.start("http://a.test/1"),
+        bench.start("http://a.test/2"),
+    ];
     sleep(SECOND).await;
-    let (began, third) = (bench.clock.now(), bench.start("http://a.test/3").await.unwrap());
-    assert_eq!((third.at - began, third.refused()), (Duration::ZERO, (Reason::Stopped, Some(60))));
+    let (began, third) = (
+        bench.clock.now(),
+        bench.start("http://a.test/3").await.unwrap(),
+    );
+    assert_eq!(
+        (third.at - began, third.refused()),
+        (Duration::ZERO, (Reason::Stopped, Some(60)))
+    );
     waiting[0].abort();
     sleep(SECOND).await;
     assert_eq!(bench.gauge("crawlgate_held_requests"), 1.0);
-    assert_eq!(bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"), 1.0);
+    assert_eq!(
+        bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+        1.0
+    );
     let fourth = bench.start("http://a.test/4");
     sleep(SECOND).await;
-    assert_eq!((fourth.is_finished(), bench.gauge("crawlgate_held_requests")), (false, 2.0));
-    let none = bench.ask(&Crawler::anonymous(), "http://b.test/", &[]).await;
+    assert_eq!(
+        (fourth.is_finished(), bench.gauge("crawlgate_held_requests")),
+        (false, 2.0)
+    );
+    let none = bench
+        .ask(&Crawler::anonymous(), "http://b.test/", &[])
+        .await;
     assert_eq!(none.held, None, "the places are those of stops alone");
 }
 
@@ -132,7 +192,10 @@ async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
 async fn a_stop_holds_those_too_that_wait_for_their_turn() {
     for (lifted_after, sent_after) in [(None, None), (Some(3), Some(10)), (Some(14), Some(15))] {
         let bench = Bench::new("{ delay: 10s, jitter: none, max_hold: 20s }", "");
-        let (slot, _) = bench.ask(&Crawler::anonymous(), "http://a.test/1", &[]).await.went();
+        let (slot, _) = bench
+            .ask(&Crawler::anonymous(), "http://a.test/1", &[])
+            .await
+            .went();
         slot.sent();
         drop(slot);
         let began = bench.clock.now();
@@ -151,10 +214,19 @@ async fn a_stop_holds_those_too_that_wait_for_their_turn() {
                 drop(came.went());
             }
             None => {
-                assert_eq!((at, came.refused()), (20 * SECOND, (Reason::Stopped, Some(60))));
+                assert_eq!(
+                    (at, came.refused()),
+                    (20 * SECOND, (Reason::Stopped, Some(60)))
+                );
                 assert_eq!(bench.gauge("crawlgate_leases"), 0.0, "its turn is not lost");
                 bench.stops().lift(change.stop.id).unwrap();
-                assert_eq!(bench.ask(&Crawler::anonymous(), "http://a.test/3", &[]).await.held, None);
+                assert_eq!(
+                    bench
+                        .ask(&Crawler::anonymous(), "http://a.test/3", &[])
+                        .await
+                        .held,
+                    None
+                );
             }
         }
     }
@@ -183,7 +255,9 @@ async fn behind_a_stop_comes_the_hosts_turn() {
 async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_goes_down() {
     let bench = Bench::new("{ delay: 0s, overflow: refuse }", "");
     press(bench.stops(), "a.test", Some(90));
-    let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    let came = bench
+        .ask(&Crawler::anonymous(), "http://a.test/", &[])
+        .await;
     assert_eq!(came.held, None);
     assert_eq!(came.refused(), (Reason::Stopped, Some(90)));
 
@@ -194,19 +268,34 @@ async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_
     let began = bench.clock.now();
     bench.hold.close();
     let came = waiting.await.unwrap();
-    assert_eq!((came.at - began, came.refused()), (Duration::ZERO, (Reason::ShuttingDown, Some(5))));
-    let late = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+    assert_eq!(
+        (came.at - began, came.refused()),
+        (Duration::ZERO, (Reason::ShuttingDown, Some(5)))
+    );
+    let late = bench
+        .ask(&Crawler::anonymous(), "http://a.test/", &[])
+        .await;
     assert_eq!(late.refused().0, Reason::ShuttingDown);
-    drop(bench.ask(&Crawler::anonymous(), "http://b.test/", &[]).await.went());
+    drop(
+        bench
+            .ask(&Crawler::anonymous(), "http://b.test/", &[])
+            .await
+            .went(),
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_changes_during_a_stop_judges_again() {
     let bench = Bench::new(FREE, "");
     let change = press(bench.stops(), "a.test", None);
-    let waiting = [bench.start("http://a.test/no"), bench.start("http://a.test/yes")];
+    let waiting = [
+        bench.start("http://a.test/no"),
+        bench.start("http://a.test/yes"),
+    ];
     sleep(SECOND).await;
-    bench.in_force.replace(snapshot(FREE, "{ id: no, forbid: { path: /no } }"));
+    bench
+        .in_force
+        .replace(snapshot(FREE, "{ id: no, forbid: { path: /no } }"));
     let newer = bench.in_force.load().policy.revision().to_owned();
     bench.stops().lift(change.stop.id).unwrap();
     let [no, yes] = waiting;
@@ -222,7 +311,9 @@ async fn a_policy_that_changes_during_a_stop_judges_again() {
 async fn what_is_refused_anyway_does_not_wait() {
     let bench = Bench::new(FREE, "{ id: no, forbid: { path: /no } }");
     press(bench.stops(), "a.test", None);
-    let came = bench.ask(&Crawler::anonymous(), "http://a.test/no", &[]).await;
+    let came = bench
+        .ask(&Crawler::anonymous(), "http://a.test/no", &[])
+        .await;
     assert_eq!((came.held, came.refused().0), (None, Reason::Rule));
 }
 
@@ -234,7 +325,9 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
         let mut bench = Bench::new("{ delay: 0s, max_hold: 3s }", "");
         bench.files.before = before;
         press(bench.stops(), "a.test", None);
-        let came = bench.ask(&Crawler::anonymous(), "http://a.test/", &[]).await;
+        let came = bench
+            .ask(&Crawler::anonymous(), "http://a.test/", &[])
+            .await;
         assert_eq!(came.held, Some(3 * SECOND), "{before:?}");
         assert_eq!(came.refused().0, Reason::Stopped, "{before:?}");
         assert_eq!(bench.files.fetched(), 0, "{before:?}");
@@ -284,7 +377,10 @@ async fn tunnels_wait_as_long_as_connecting_may_take() {
         let bench = Bench::new(FREE, rules);
         press(bench.stops(), what, lasts);
         let host = HostTarget::parse_authority(host).unwrap();
-        let asked = TunnelAsked { host, crawler: Crawler::anonymous() };
+        let asked = TunnelAsked {
+            host,
+            crawler: Crawler::anonymous(),
+        };
         let way = TunnelWay {
             destinations: &Anywhere,
             in_force: &bench.in_force,
@@ -292,7 +388,11 @@ async fn tunnels_wait_as_long_as_connecting_may_take() {
             patience: 10 * SECOND,
         };
         let began = bench.clock.now();
-        let TunnelPassage { outcome, judged, held } = tunnel(asked, bench.in_force.load(), &way).await;
+        let TunnelPassage {
+            outcome,
+            judged,
+            held,
+        } = tunnel(asked, bench.in_force.load(), &way).await;
         let waited = (bench.clock.now() - began).as_secs();
         assert_eq!(held.unwrap_or_default().as_secs(), waited, "{what}");
         let came = match outcome {

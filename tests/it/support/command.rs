@@ -31,5 +31,9 @@ pub(crate) fn crawlgate(directory: &Path, arguments: &[&str], input: impl AsRef<
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    Said {
+        code: output.status.code().unwrap(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }

@@ -10,7 +10,11 @@ impl Folder {
     /// Makes one.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("crawlgate-it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "crawlgate-it-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)

@@ -34,7 +34,11 @@ impl Gate {
     }
 
     /// As [`Gate::start`], with the command changed before it is run.
-    pub(crate) fn start_with(config: &str, policy: &str, change: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(
+        config: &str,
+        policy: &str,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let directory = own_directory();
         write(&directory, "policy.yaml", policy);
         let file = write(&directory, "crawlgate.yaml", config);
@@ -50,7 +54,13 @@ impl Gate {
         let mut child = command.spawn().expect("the binary starts");
         let said = Arc::new(Mutex::new(String::new()));
         let (proxy, admin) = listen(child.stderr.take().expect("a pipe"), &said);
-        Self { child, proxy, admin, said, directory }
+        Self {
+            child,
+            proxy,
+            admin,
+            said,
+            directory,
+        }
     }
 
     /// Writes a file beside its configuration: `policy.yaml` is the policy.
@@ -71,7 +81,14 @@ impl Gate {
     /// Sends the process a signal: `HUP`, `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success(), "{kill}");
+        assert!(
+            Command::new("sh")
+                .args(["-c", &kill])
+                .status()
+                .expect("a shell")
+                .success(),
+            "{kill}"
+        );
     }
 
     /// Waits for the process to end, and tells its exit code.
@@ -106,9 +123,15 @@ impl Drop for Gate {
 
 fn own_directory() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("gate-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let name = format!(
+        "gate-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
     // The store's usual place is beside the folder of the configuration.
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join("config");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(name)
+        .join("config");
     std::fs::create_dir_all(&directory).expect("a directory");
     directory
 }
@@ -126,13 +149,18 @@ fn listen(stderr: ChildStderr, said: &Arc<Mutex<String>>) -> (SocketAddr, Socket
     std::thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             let _ = tell.send(line.clone());
-            kept.lock().expect("not poisoned").push_str(&format!("{line}\n"));
+            kept.lock()
+                .expect("not poisoned")
+                .push_str(&format!("{line}\n"));
         }
     });
     let (mut proxy, mut admin) = (None, None);
     loop {
         let Ok(line) = told.recv_timeout(START) else {
-            panic!("the gate does not listen; it said:\n{}", said.lock().expect("not poisoned"));
+            panic!(
+                "the gate does not listen; it said:\n{}",
+                said.lock().expect("not poisoned")
+            );
         };
         proxy = proxy.or_else(|| address(&line, "proxy listening on "));
         admin = admin.or_else(|| address(&line, "admin listening on "));
@@ -143,5 +171,10 @@ fn listen(stderr: ChildStderr, said: &Arc<Mutex<String>>) -> (SocketAddr, Socket
 }
 
 fn address(line: &str, before: &str) -> Option<SocketAddr> {
-    line.split_once(before)?.1.split_whitespace().next()?.parse().ok()
+    line.split_once(before)?
+        .1
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }

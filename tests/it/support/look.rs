@@ -20,7 +20,11 @@ pub(crate) fn look(crawler: &str, url: &str, at: u64, what: What) -> Note {
         rule: None,
         what,
     };
-    Note { key: Key::of_url(crawler, url), seen, content: None }
+    Note {
+        key: Key::of_url(crawler, url),
+        seen,
+        content: None,
+    }
 }
 
 /// A document was delivered.
@@ -35,5 +39,12 @@ pub(crate) fn failed(status: u16) -> What {
 
 fn answered(status: u16, failing: Option<Failing>, document: Option<Document>) -> What {
     let outcome = CrawlStatus::of_origin(status);
-    What::Answered(Answered { status, outcome, intent: None, code: None, failing, document })
+    What::Answered(Answered {
+        status,
+        outcome,
+        intent: None,
+        code: None,
+        failing,
+        document,
+    })
 }

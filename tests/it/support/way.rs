@@ -31,7 +31,11 @@ pub(crate) struct Here;
 
 impl Addresses for Here {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
-        if self.first().is_some_and(keep) { Remaining::Some } else { Remaining::None }
+        if self.first().is_some_and(keep) {
+            Remaining::Some
+        } else {
+            Remaining::None
+        }
     }
 
     fn first(&self) -> Option<IpAddr> {

@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 
-const SCHEMES: [&str; 8] =
-    ["http://", "http://", "http://", "http://", "https://", "https://", "HTTP://", "ftp://"];
+const SCHEMES: [&str; 8] = [
+    "http://", "http://", "http://", "http://", "https://", "https://", "HTTP://", "ftp://",
+];
 const HOSTS: [&str; 42] = [
     "example.com",
     "www.example.com",
@@ -48,7 +49,9 @@ const HOSTS: [&str; 42] = [
     "a\u{ad}b",
     "[64:ff9b::8.8.8.8]",
 ];
-const PORTS: [&str; 12] = ["", "", "", "", ":80", ":8080", ":443", ":0", ":65535", ":65536", ":080", ":"];
+const PORTS: [&str; 12] = [
+    "", "", "", "", ":80", ":8080", ":443", ":0", ":65535", ":65536", ":080", ":",
+];
 const PIECES: [&str; 42] = [
     "a",
     "b/c",
@@ -97,7 +100,11 @@ const PIECES: [&str; 42] = [
 /// A URL put together from parts; most are nearly canonical, and one in five has one character changed.
 pub(super) fn random_url(rng: &mut Rng) -> String {
     let mut url = String::from(*rng.choice(&SCHEMES).unwrap());
-    url.push_str(if rng.u8(0..4) == 0 { rng.choice(&HOSTS).unwrap() } else { HOSTS[rng.usize(0..4)] });
+    url.push_str(if rng.u8(0..4) == 0 {
+        rng.choice(&HOSTS).unwrap()
+    } else {
+        HOSTS[rng.usize(0..4)]
+    });
     url.push_str(if rng.u8(0..4) == 0 {
         rng.choice(&PORTS).unwrap()
     } else {
@@ -109,13 +116,18 @@ pub(super) fn random_url(rng: &mut Rng) -> String {
     let tame = rng.u8(0..4) > 0;
     for _ in 0..rng.usize(0..6) {
         let piece = if tame {
-            *rng.choice(&["a", "b/c", "index.html", "?q=1&r", "%20x", "~u", ";s"]).unwrap()
+            *rng.choice(&["a", "b/c", "index.html", "?q=1&r", "%20x", "~u", ";s"])
+                .unwrap()
         } else {
             rng.choice(&PIECES).unwrap()
         };
         url.push_str(piece);
     }
-    if rng.u8(0..5) == 0 { with_one_change(rng, &url) } else { url }
+    if rng.u8(0..5) == 0 {
+        with_one_change(rng, &url)
+    } else {
+        url
+    }
 }
 
 /// The text with one character replaced, put in, taken out or turned to a capital, anywhere.

@@ -15,15 +15,16 @@ use crate::support::gate::Gate;
 /// In a folder whose name a shell could stumble over.
 const AWKWARD: &str = r#"it's $HOME "a"\b `c`"#;
 
-const TWO: &str =
-    "tls: { intercept: true, ca: [{ cert: new.pem, key: new.key }, { cert: old.pem, key: old.key }] }\n";
+const TWO: &str = "tls: { intercept: true, ca: [{ cert: new.pem, key: new.key }, { cert: old.pem, key: old.key }] }\n";
 
 fn run(directory: &Path, arguments: &[&str]) -> Said {
     crawlgate(directory, arguments, "")
 }
 
 fn certificates(pem: impl AsRef<[u8]>) -> Vec<Vec<u8>> {
-    CertificateDer::pem_slice_iter(pem.as_ref()).map(|der| der.unwrap().to_vec()).collect()
+    CertificateDer::pem_slice_iter(pem.as_ref())
+        .map(|der| der.unwrap().to_vec())
+        .collect()
 }
 
 #[test]
@@ -33,42 +34,77 @@ fn an_authority_is_made_once_shown_and_exported() {
     folder.write("config/policy.yaml", POLICY);
     for command in [&["ca", "show"][..], &["ca", "export"]] {
         let said = run(directory, command);
-        assert!(said.code == 3 && said.err.contains("`crawlgate ca init` makes them"), "{said:?}");
+        assert!(
+            said.code == 3 && said.err.contains("`crawlgate ca init` makes them"),
+            "{said:?}"
+        );
     }
     let said = run(directory, &["ca", "init"]);
-    assert!(said.code == 0 && said.err.contains("eval \"$(crawlgate env)\""), "{said:?}");
+    assert!(
+        said.code == 0 && said.err.contains("eval \"$(crawlgate env)\""),
+        "{said:?}"
+    );
     let key = fs::read_to_string(directory.join("certs/ca.key")).unwrap();
-    let mode = fs::metadata(directory.join("certs/ca.key")).unwrap().permissions().mode() & 0o777;
+    let mode = fs::metadata(directory.join("certs/ca.key"))
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o777;
     assert_eq!(mode, 0o600);
     let pem = fs::read_to_string(directory.join("certs/ca.pem")).unwrap();
     let bundle = certificates(fs::read(directory.join("certs/bundle.pem")).unwrap());
     assert_eq!(bundle.last(), certificates(&pem).last());
 
     let again = run(directory, &["ca", "init"]);
-    assert!(again.code == 2 && again.err.contains("is never overwritten"), "{again:?}");
-    assert_eq!(fs::read_to_string(directory.join("certs/ca.key")).unwrap(), key);
+    assert!(
+        again.code == 2 && again.err.contains("is never overwritten"),
+        "{again:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(directory.join("certs/ca.key")).unwrap(),
+        key
+    );
 
     let shown = run(directory, &["ca", "show"]);
     assert_eq!((shown.code, shown.err.as_str()), (0, ""));
-    for part in
-        ["subject     O=crawlgate, CN=crawlgate CA ", "(1824 days left)", "sha256      ", "certs/ca.key"]
-    {
+    for part in [
+        "subject     O=crawlgate, CN=crawlgate CA ",
+        "(1824 days left)",
+        "sha256      ",
+        "certs/ca.key",
+    ] {
         assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
     let exported = run(directory, &["ca", "export"]);
     assert_eq!((exported.code, exported.out.as_str()), (0, pem.as_str()));
-    let der = run(directory, &["ca", "export", "--format", "der", "-o", "ca.der"]);
+    let der = run(
+        directory,
+        &["ca", "export", "--format", "der", "-o", "ca.der"],
+    );
     assert_eq!((der.code, der.out.as_str()), (0, ""));
-    assert_eq!(certificates(&pem), [fs::read(directory.join("ca.der")).unwrap()]);
+    assert_eq!(
+        certificates(&pem),
+        [fs::read(directory.join("ca.der")).unwrap()]
+    );
     let again = run(directory, &["ca", "export", "-o", "ca.der"]);
     assert_eq!(again.code, 2, "{}", again.err);
     let over = run(directory, &["ca", "export", "-o", "certs/ca.key"]);
     assert_eq!(over.code, 2, "{over:?}");
-    assert_eq!(fs::read_to_string(directory.join("certs/ca.key")).unwrap(), key);
+    assert_eq!(
+        fs::read_to_string(directory.join("certs/ca.key")).unwrap(),
+        key
+    );
 
-    fs::set_permissions(directory.join("certs/ca.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(
+        directory.join("certs/ca.key"),
+        fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
     let loose = run(directory, &["ca", "show"]);
-    assert!(loose.code == 3 && loose.err.contains("run: chmod 600 'certs/ca.key'"), "{loose:?}");
+    assert!(
+        loose.code == 3 && loose.err.contains("run: chmod 600 'certs/ca.key'"),
+        "{loose:?}"
+    );
     assert!(loose.out.contains("subject"), "what can be read is shown");
 }
 
@@ -78,28 +114,58 @@ fn of_two_authorities_the_first_signs_and_both_are_exported() {
     let directory = folder.path();
     folder.write("old.yaml", "tls: { ca: { cert: old.pem, key: old.key } }\n");
     folder.write("two.yaml", TWO);
-    assert_eq!(run(directory, &["ca", "init", "--config", "old.yaml"]).code, 0);
-    assert_eq!(run(directory, &["ca", "--config", "two.yaml", "init"]).code, 0);
-    let both = ["new.pem", "old.pem"].map(|name| fs::read_to_string(directory.join(name)).unwrap()).concat();
-    assert_eq!(run(directory, &["ca", "export", "--config", "two.yaml"]).out, both);
+    assert_eq!(
+        run(directory, &["ca", "init", "--config", "old.yaml"]).code,
+        0
+    );
+    assert_eq!(
+        run(directory, &["ca", "--config", "two.yaml", "init"]).code,
+        0
+    );
+    let both = ["new.pem", "old.pem"]
+        .map(|name| fs::read_to_string(directory.join(name)).unwrap())
+        .concat();
+    assert_eq!(
+        run(directory, &["ca", "export", "--config", "two.yaml"]).out,
+        both
+    );
     let shown = run(directory, &["ca", "show", "--config", "two.yaml"]);
-    let roles: Vec<&str> = shown.out.lines().filter_map(|line| line.strip_prefix("role        ")).collect();
+    let roles: Vec<&str> = shown
+        .out
+        .lines()
+        .filter_map(|line| line.strip_prefix("role        "))
+        .collect();
     assert_eq!(roles, ["signs", "exported, does not sign"]);
     let env = run(directory, &["env", "--config", "two.yaml"]).out;
-    assert!(env.contains("NODE_EXTRA_CA_CERTS=") && !env.contains("new.pem"), "one file for both: {env}");
+    assert!(
+        env.contains("NODE_EXTRA_CA_CERTS=") && !env.contains("new.pem"),
+        "one file for both: {env}"
+    );
 }
 
 /// Each variable, as the shell that ran the output knows it.
 fn in_sh(directory: &Path, printed: &str) -> Vec<(String, String)> {
     // Once as it should be, once by those who forget the quotes.
     let script = "eval \"$PRINTED\"; env -0";
-    let output =
-        Command::new("sh").arg("-c").arg(script).env("PRINTED", printed).current_dir(directory).output();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .env("PRINTED", printed)
+        .current_dir(directory)
+        .output();
     let output = output.unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+    assert_eq!(
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap().as_str()
+        ),
+        (Some(0), "")
+    );
     let text = String::from_utf8(output.stdout).unwrap();
     let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -113,13 +179,22 @@ fn a_shell_that_runs_env_has_the_variables() {
     let config = config.to_str().unwrap();
     let before = run(folder.path(), &["env", "--shell", "sh", "--config", config]);
     assert!(
-        before.code == 0 && before.err.contains("all.pem is not there yet: `crawlgate run`"),
+        before.code == 0
+            && before
+                .err
+                .contains("all.pem is not there yet: `crawlgate run`"),
         "{before:?}"
     );
-    assert_eq!(run(folder.path(), &["ca", "init", "--config", config]).code, 0);
+    assert_eq!(
+        run(folder.path(), &["ca", "init", "--config", config]).code,
+        0
+    );
     let said = run(folder.path(), &["env", "--shell", "sh", "--config", config]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert_eq!(said.out, before.out, "it does not depend on whether the files are there");
+    assert_eq!(
+        said.out, before.out,
+        "it does not depend on whether the files are there"
+    );
 
     let home = fs::canonicalize(folder.path().join(AWKWARD)).unwrap();
     let file = |name: &str| home.join(name).to_str().unwrap().to_owned();
@@ -138,7 +213,10 @@ fn a_shell_that_runs_env_has_the_variables() {
         ("CURL_CA_BUNDLE", &file("all.pem")),
         ("NODE_EXTRA_CA_CERTS", &file("ca.pem")),
     ] {
-        let value = known.iter().find(|(n, _)| n == name).map(|(_, value)| value);
+        let value = known
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value);
         assert_eq!(value, Some(expected), "{name}");
     }
     // Where the quotes around $(…) are forgotten, the lines become one.
@@ -155,21 +233,47 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
         "listen: [{ addr: 127.0.0.1:4001, crawler: own }, { addr: \"[::1]:4002\" }]\n\
          crawlers: [{ name: own }, { name: lab, sources: [10.0.0.0/8] }]\n",
     );
-    let env =
-        |more: &[&str]| run(folder.path(), &[&["env", "--config", "c.yaml", "--shell", "sh"], more].concat());
+    let env = |more: &[&str]| {
+        run(
+            folder.path(),
+            &[&["env", "--config", "c.yaml", "--shell", "sh"], more].concat(),
+        )
+    };
     let said = env(&[]);
     assert!(
-        said.out.starts_with("export http_proxy='http://[::1]:4002';\n") && said.err.is_empty(),
+        said.out
+            .starts_with("export http_proxy='http://[::1]:4002';\n")
+            && said.err.is_empty(),
         "{said:?}"
     );
-    assert!(!said.out.contains("CERT") && !said.out.contains("BUNDLE"), "{said:?}");
-    assert!(env(&["--crawler", "own"]).out.contains("http://127.0.0.1:4001"));
-    for (name, expected) in [("lab", "no listener of its own"), ("nobody", "there are: own, lab")] {
+    assert!(
+        !said.out.contains("CERT") && !said.out.contains("BUNDLE"),
+        "{said:?}"
+    );
+    assert!(
+        env(&["--crawler", "own"])
+            .out
+            .contains("http://127.0.0.1:4001")
+    );
+    for (name, expected) in [
+        ("lab", "no listener of its own"),
+        ("nobody", "there are: own, lab"),
+    ] {
         let said = env(&["--crawler", name]);
-        assert!(said.code == 2 && said.err.contains(expected) && said.out.is_empty(), "{said:?}");
+        assert!(
+            said.code == 2 && said.err.contains(expected) && said.out.is_empty(),
+            "{said:?}"
+        );
     }
-    let fish = run(folder.path(), &["env", "--config", "c.yaml", "--shell", "fish"]).out;
-    assert!(fish.starts_with("set -gx http_proxy 'http://[::1]:4002';\n"), "{fish}");
+    let fish = run(
+        folder.path(),
+        &["env", "--config", "c.yaml", "--shell", "fish"],
+    )
+    .out;
+    assert!(
+        fish.starts_with("set -gx http_proxy 'http://[::1]:4002';\n"),
+        "{fish}"
+    );
 }
 
 const POLICY: &str = "policy: 1\nname: p\noptions: { disposition: allow }\n";
@@ -192,25 +296,47 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     );
     let start = |roots: Option<&str>| {
         Gate::start_with(&config(&tls), POLICY, |command| {
-            command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+            command
+                .env_remove("SSL_CERT_FILE")
+                .env_remove("SSL_CERT_DIR");
             command.envs(roots.map(|roots| ("SSL_CERT_FILE", folder.path().join(roots))));
         })
     };
     let gate = start(None);
-    assert!(gate.said().contains("made a certificate authority: "), "{}", gate.said());
+    assert!(
+        gate.said().contains("made a certificate authority: "),
+        "{}",
+        gate.said()
+    );
     assert!(gate.said().contains("eval \"$(crawlgate env)\""));
     let pem = fs::read_to_string(path("ca.pem")).unwrap();
-    assert!(asked(&gate, "/ca.pem").await.ends_with(&format!("\r\n\r\n{pem}")));
-    assert!(!asked(&gate, "/metrics").await.contains("crawlgate_ca_not_after_timestamp_seconds 0\n"));
+    assert!(
+        asked(&gate, "/ca.pem")
+            .await
+            .ends_with(&format!("\r\n\r\n{pem}"))
+    );
+    assert!(
+        !asked(&gate, "/metrics")
+            .await
+            .contains("crawlgate_ca_not_after_timestamp_seconds 0\n")
+    );
     let bundle = fs::read(path("all.pem")).unwrap();
     assert_eq!(certificates(&bundle).last(), certificates(&pem).last());
     let written = fs::metadata(path("all.pem")).unwrap().modified().unwrap();
     drop(gate);
 
     let gate = start(None);
-    assert!(!gate.said().contains("made a certificate authority"), "{}", gate.said());
+    assert!(
+        !gate.said().contains("made a certificate authority"),
+        "{}",
+        gate.said()
+    );
     assert_eq!(fs::read_to_string(path("ca.pem")).unwrap(), pem);
-    assert_eq!(fs::metadata(path("all.pem")).unwrap().modified().unwrap(), written, "nothing has changed");
+    assert_eq!(
+        fs::metadata(path("all.pem")).unwrap().modified().unwrap(),
+        written,
+        "nothing has changed"
+    );
     drop(gate);
 
     // Other roots, and a shell that trusts us, in which the bundle must not be made of itself.
@@ -224,7 +350,13 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     drop(start(Some("all.pem")));
     let again = certificates(fs::read(path("all.pem")).unwrap());
     assert_eq!(again.last(), certificates(&pem).last());
-    assert_eq!(again.len() > 1, certificates(&bundle).len() > 1, "{} and {}", again.len(), bundle.len());
+    assert_eq!(
+        again.len() > 1,
+        certificates(&bundle).len() > 1,
+        "{} and {}",
+        again.len(),
+        bundle.len()
+    );
 }
 
 #[tokio::test]
@@ -238,10 +370,16 @@ async fn without_interception_there_is_no_authority() {
 fn run_without_an_authority_that_it_may_not_make_ends_with_the_cure() {
     let folder = Folder::new();
     folder.write("policy.yaml", POLICY);
-    folder.write("c.yaml", config("{ intercept: true, ca: { cert: a.pem, key: a.key, create: false } }"));
+    folder.write(
+        "c.yaml",
+        config("{ intercept: true, ca: { cert: a.pem, key: a.key, create: false } }"),
+    );
     let said = run(folder.path(), &["run", "--config", "c.yaml"]);
     assert!(
-        said.code == 3 && said.err.contains("a.key are not there; `crawlgate ca init` makes them"),
+        said.code == 3
+            && said
+                .err
+                .contains("a.key are not there; `crawlgate ca init` makes them"),
         "{said:?}"
     );
     assert!(!folder.path().join("a.key").exists());

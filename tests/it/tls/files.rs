@@ -46,14 +46,29 @@ fn what_was_made_is_read_again_and_never_overwritten() {
     assert!(!uses.value.digital_signature());
 
     let before = (fs::read(&cert).unwrap(), fs::read(&key).unwrap());
-    let refused = Authority::create(&cert, &key, now()).unwrap_err().to_string();
-    assert!(refused.contains("ca.key is there already and is never overwritten"), "{refused}");
+    let refused = Authority::create(&cert, &key, now())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("ca.key is there already and is never overwritten"),
+        "{refused}"
+    );
     let elsewhere = folder.path().join("other.key");
-    let refused = Authority::create(&cert, &elsewhere, now()).unwrap_err().to_string();
-    assert!(refused.contains("ca.pem is there already") && !elsewhere.exists(), "{refused}");
+    let refused = Authority::create(&cert, &elsewhere, now())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("ca.pem is there already") && !elsewhere.exists(),
+        "{refused}"
+    );
     assert_eq!((fs::read(&cert).unwrap(), fs::read(&key).unwrap()), before);
 
-    let other = Authority::create(&folder.path().join("b.pem"), &folder.path().join("b.key"), now()).unwrap();
+    let other = Authority::create(
+        &folder.path().join("b.pem"),
+        &folder.path().join("b.key"),
+        now(),
+    )
+    .unwrap();
     assert_ne!(other.certificate().subject(), made.certificate().subject());
 }
 
@@ -62,15 +77,28 @@ fn what_was_made_is_read_again_and_never_overwritten() {
 fn doubtful_files_are_refused_with_the_cure() {
     type Spoil = fn(&Path, &Path);
     let table: [(&str, Spoil); 11] = [
-        ("ca.key are not there; `crawlgate ca init` makes them", |cert, key| {
-            fs::remove_file(cert).unwrap();
-            fs::remove_file(key).unwrap();
+        (
+            "ca.key are not there; `crawlgate ca init` makes them",
+            |cert, key| {
+                fs::remove_file(cert).unwrap();
+                fs::remove_file(key).unwrap();
+            },
+        ),
+        ("ca.pem is there without ", |_, key| {
+            fs::remove_file(key).unwrap()
         }),
-        ("ca.pem is there without ", |_, key| fs::remove_file(key).unwrap()),
-        ("ca.key is there without ", |cert, _| fs::remove_file(cert).unwrap()),
-        ("(mode 0640); run: chmod 600 '", |_, key| set_mode(key, 0o640)),
-        ("(mode 0604); run: chmod 600 '", |_, key| set_mode(key, 0o604)),
-        ("ca.pem: no certificate (PEM)", |cert, _| fs::write(cert, "hello").unwrap()),
+        ("ca.key is there without ", |cert, _| {
+            fs::remove_file(cert).unwrap()
+        }),
+        ("(mode 0640); run: chmod 600 '", |_, key| {
+            set_mode(key, 0o640)
+        }),
+        ("(mode 0604); run: chmod 600 '", |_, key| {
+            set_mode(key, 0o604)
+        }),
+        ("ca.pem: no certificate (PEM)", |cert, _| {
+            fs::write(cert, "hello").unwrap()
+        }),
         ("ca.pem: no certificate (PEM)", |cert, _| {
             fs::write(cert, crawlgate::tls::ca::pem("CERTIFICATE", b"hello")).unwrap();
         }),
@@ -85,11 +113,14 @@ fn doubtful_files_are_refused_with_the_cure() {
             fs::remove_file(key).unwrap();
             Authority::create(&cert.with_extension("other"), key, now()).unwrap();
         }),
-        ("ca.pem: this certificate must not sign others", |cert, key| {
-            let pair = rcgen::KeyPair::from_pem(&fs::read_to_string(key).unwrap()).unwrap();
-            let params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
-            fs::write(cert, params.self_signed(&pair).unwrap().pem()).unwrap();
-        }),
+        (
+            "ca.pem: this certificate must not sign others",
+            |cert, key| {
+                let pair = rcgen::KeyPair::from_pem(&fs::read_to_string(key).unwrap()).unwrap();
+                let params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+                fs::write(cert, params.self_signed(&pair).unwrap().pem()).unwrap();
+            },
+        ),
     ];
     for (expected, spoil) in table {
         let folder = Folder::new();
@@ -102,11 +133,19 @@ fn doubtful_files_are_refused_with_the_cure() {
         let error = Authority::load(&cert, &key, now()).unwrap_err();
         let told = error.to_string();
         assert!(told.contains(expected), "{expected}: {told}");
-        assert!(!told.contains(&secret) && !format!("{error:?}").contains(&secret), "{expected}");
+        assert!(
+            !told.contains(&secret) && !format!("{error:?}").contains(&secret),
+            "{expected}"
+        );
     }
     let folder = Folder::new();
     let (cert, key) = files(&folder);
-    Authority::create(&cert, &key, now() - Duration::from_secs(6 * 365 * 24 * 60 * 60)).unwrap();
+    Authority::create(
+        &cert,
+        &key,
+        now() - Duration::from_secs(6 * 365 * 24 * 60 * 60),
+    )
+    .unwrap();
     let told = Authority::load(&cert, &key, now()).unwrap_err().to_string();
     assert!(told.contains("ca.pem: expired at 20"), "{told}");
 }
@@ -117,7 +156,11 @@ fn of_a_certificate_s_file_nothing_else_is_exported() {
     let folder = Folder::new();
     let (cert, key) = files(&folder);
     Authority::create(&cert, &key, now()).unwrap();
-    let both = format!("{}{}", fs::read_to_string(&key).unwrap(), fs::read_to_string(&cert).unwrap());
+    let both = format!(
+        "{}{}",
+        fs::read_to_string(&key).unwrap(),
+        fs::read_to_string(&cert).unwrap()
+    );
     let joint = folder.write("joint.pem", both);
     let loaded = Certificate::load(&joint).unwrap();
     assert_eq!(loaded.pem(), fs::read_to_string(&cert).unwrap());
@@ -126,7 +169,11 @@ fn of_a_certificate_s_file_nothing_else_is_exported() {
 
 /// A line of the key's base64 in the middle of it, where the secret is.
 fn secret(pem: &str) -> String {
-    let body: String = pem.lines().filter(|line| !line.starts_with('-')).map(str::trim).collect();
+    let body: String = pem
+        .lines()
+        .filter(|line| !line.starts_with('-'))
+        .map(str::trim)
+        .collect();
     assert!(body.len() > 150, "{}", body.len());
     body[60..100].to_owned()
 }
@@ -139,14 +186,29 @@ async fn the_key_is_in_no_text_that_the_module_makes() {
     let authority = Authority::load(&cert, &key, now()).unwrap();
     let pem = fs::read_to_string(&key).unwrap();
     let canary = secret(&pem);
-    assert!(pem.replace(['\r', '\n'], "").contains(&canary), "the search finds what is there");
+    assert!(
+        pem.replace(['\r', '\n'], "").contains(&canary),
+        "the search finds what is there"
+    );
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let mut texts = vec![format!("{authority:?} {authority:#?}"), authority.pem().to_owned()];
+    let mut texts = vec![
+        format!("{authority:?} {authority:#?}"),
+        authority.pem().to_owned(),
+    ];
     let minter = Minter::new(authority, 10, 10, Clock::system(), metrics.clone()).unwrap();
     let leaf = minter.leaf("a.example", client(), PATIENT).await.unwrap();
-    texts.push(format!("{minter:?} {minter:#?} {leaf:?} {:?}", leaf.certified()));
-    texts.push(format!("{:?}", leaf.config(crawlgate::tls::Tickets::Stateless)));
-    texts.push(format!("{:?}", minter.leaf("no host", client(), PATIENT).await));
+    texts.push(format!(
+        "{minter:?} {minter:#?} {leaf:?} {:?}",
+        leaf.certified()
+    ));
+    texts.push(format!(
+        "{:?}",
+        leaf.config(crawlgate::tls::Tickets::Stateless)
+    ));
+    texts.push(format!(
+        "{:?}",
+        minter.leaf("no host", client(), PATIENT).await
+    ));
     texts.push(metrics.render());
     // The bytes of the secret as Debug would list them.
     let pair = rcgen::KeyPair::from_pem(&pem).unwrap();
@@ -154,6 +216,9 @@ async fn the_key_is_in_no_text_that_the_module_makes() {
     let listed = listed.trim_matches(['[', ']']);
     for text in texts {
         let flat = text.replace(['\r', '\n'], "");
-        assert!(!flat.contains(&canary) && !flat.contains(listed) && !flat.contains("PRIVATE"), "{text}");
+        assert!(
+            !flat.contains(&canary) && !flat.contains(listed) && !flat.contains("PRIVATE"),
+            "{text}"
+        );
     }
 }

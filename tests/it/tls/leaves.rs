@@ -27,7 +27,9 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 fn der(leaf: &Leaf) -> &CertificateDer<'static> {
-    let [only] = &leaf.certified().cert[..] else { panic!("the authority itself is not sent") };
+    let [only] = &leaf.certified().cert[..] else {
+        panic!("the authority itself is not sent")
+    };
     only
 }
 
@@ -39,12 +41,15 @@ fn roots(authority: &Authority) -> Arc<rustls::RootCertStore> {
 
 /// Whether a client that trusts the authority takes this certificate for that host.
 fn believed(mint: &Mint, leaf: &Leaf, host: &str, at: SystemTime) -> bool {
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(mint.minter.authority()), provider())
-        .build()
-        .unwrap();
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(roots(mint.minter.authority()), provider())
+            .build()
+            .unwrap();
     let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap());
     let name = ServerName::try_from(host.to_owned()).unwrap();
-    verifier.verify_server_cert(der(leaf), &[], &name, &[], at).is_ok()
+    verifier
+        .verify_server_cert(der(leaf), &[], &name, &[], at)
+        .is_ok()
 }
 
 #[tokio::test]
@@ -63,18 +68,33 @@ async fn clients_believe_it_for_its_host_only_and_for_six_days() {
     ] {
         let leaf = mint.leaf(host).await;
         assert!(believed(&mint, &leaf, name, now), "{host}");
-        for other in ["b.example", "www.a.example", "example", "192.0.2.8", "2001:db8::8"] {
+        for other in [
+            "b.example",
+            "www.a.example",
+            "example",
+            "192.0.2.8",
+            "2001:db8::8",
+        ] {
             assert!(!believed(&mint, &leaf, other, now), "{host} for {other}");
         }
         assert!(
             believed(&mint, &leaf, name, now - DAY + Duration::from_secs(60)),
             "{host}: clocks go behind"
         );
-        assert!(believed(&mint, &leaf, name, now + 6 * DAY - Duration::from_secs(60)), "{host}");
-        assert!(!believed(&mint, &leaf, name, now + 6 * DAY + Duration::from_secs(60)), "{host}");
+        assert!(
+            believed(&mint, &leaf, name, now + 6 * DAY - Duration::from_secs(60)),
+            "{host}"
+        );
+        assert!(
+            !believed(&mint, &leaf, name, now + 6 * DAY + Duration::from_secs(60)),
+            "{host}"
+        );
     }
     let other = Mint::new(100, 200, clock);
-    assert!(!believed(&other, &*mint.leaf("a.example").await, "a.example", now), "another authority");
+    assert!(
+        !believed(&other, &*mint.leaf("a.example").await, "a.example", now),
+        "another authority"
+    );
 }
 
 #[tokio::test]
@@ -84,16 +104,26 @@ async fn a_certificate_says_what_clients_look_for() {
     let authority = mint.minter.authority();
     let (_, ca) = X509Certificate::from_der(authority.certificate().der()).unwrap();
     let ski = ca.iter_extensions().find_map(|e| {
-        let ParsedExtension::SubjectKeyIdentifier(id) = e.parsed_extension() else { return None };
+        let ParsedExtension::SubjectKeyIdentifier(id) = e.parsed_extension() else {
+            return None;
+        };
         Some(id.0)
     });
     let long = format!("{}.example", "a".repeat(56));
     assert_eq!(long.len(), 64);
     let mut serials = vec![];
     for (host, name, common) in [
-        ("a.example", GeneralName::DNSName("a.example"), Some("a.example")),
+        (
+            "a.example",
+            GeneralName::DNSName("a.example"),
+            Some("a.example"),
+        ),
         (&long, GeneralName::DNSName(&long), None),
-        ("192.0.2.7", GeneralName::IPAddress(&[192, 0, 2, 7]), Some("192.0.2.7")),
+        (
+            "192.0.2.7",
+            GeneralName::IPAddress(&[192, 0, 2, 7]),
+            Some("192.0.2.7"),
+        ),
         (
             "[2001:db8::7]",
             GeneralName::IPAddress(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]),
@@ -103,20 +133,42 @@ async fn a_certificate_says_what_clients_look_for() {
         let leaf = mint.leaf(host).await;
         let (rest, cert) = X509Certificate::from_der(der(&leaf)).unwrap();
         assert!(rest.is_empty());
-        assert_eq!(cert.subject_alternative_name().unwrap().unwrap().value.general_names, [name], "{host}");
-        let names: Vec<&str> = cert.subject().iter_common_name().map(|cn| cn.as_str().unwrap()).collect();
+        assert_eq!(
+            cert.subject_alternative_name()
+                .unwrap()
+                .unwrap()
+                .value
+                .general_names,
+            [name],
+            "{host}"
+        );
+        let names: Vec<&str> = cert
+            .subject()
+            .iter_common_name()
+            .map(|cn| cn.as_str().unwrap())
+            .collect();
         assert_eq!(names, common.into_iter().collect::<Vec<_>>());
         assert!(!cert.is_ca());
         let uses = cert.key_usage().unwrap().unwrap();
-        assert!(uses.critical && uses.value.flags == 1, "digitalSignature alone: {:?}", uses.value);
+        assert!(
+            uses.critical && uses.value.flags == 1,
+            "digitalSignature alone: {:?}",
+            uses.value
+        );
         let purposes = cert.extended_key_usage().unwrap().unwrap().value;
         assert!(purposes.server_auth && !purposes.client_auth && !purposes.any);
         let aki = cert.iter_extensions().find_map(|e| {
-            let ParsedExtension::AuthorityKeyIdentifier(id) = e.parsed_extension() else { return None };
+            let ParsedExtension::AuthorityKeyIdentifier(id) = e.parsed_extension() else {
+                return None;
+            };
             id.key_identifier.as_ref().map(|id| id.0)
         });
         assert!(aki.is_some() && aki == ski, "{aki:?} {ski:?}");
-        assert_ne!(cert.public_key().raw, ca.public_key().raw, "the authority's key is nobody else's");
+        assert_ne!(
+            cert.public_key().raw,
+            ca.public_key().raw,
+            "the authority's key is nobody else's"
+        );
         assert_eq!(cert.issuer().to_string(), authority.certificate().subject());
         let validity = cert.validity();
         let seconds = validity.not_after.timestamp() - validity.not_before.timestamp();
@@ -126,7 +178,12 @@ async fn a_certificate_says_what_clients_look_for() {
     serials.sort();
     serials.dedup();
     assert_eq!(serials.len(), 4);
-    assert!(serials.iter().all(|serial| (12..=17).contains(&serial.len())), "128 random bits: {serials:?}");
+    assert!(
+        serials
+            .iter()
+            .all(|serial| (12..=17).contains(&serial.len())),
+        "128 random bits: {serials:?}"
+    );
 }
 
 #[tokio::test]
@@ -147,7 +204,10 @@ async fn what_is_no_host_gets_no_certificate() {
         "a.example:443",
     ] {
         let refused = mint.minter.leaf(host, client(), PATIENT).await.unwrap_err();
-        assert!(matches!(refused, MintError::Failed(_)), "{host}: {refused:?}");
+        assert!(
+            matches!(refused, MintError::Failed(_)),
+            "{host}: {refused:?}"
+        );
     }
     assert_eq!((mint.made(), mint.minter.hosts_kept()), (0, 0));
 }
@@ -192,7 +252,10 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let (a, b) = (mint.leaf("a.example").await, mint.leaf("b.example").await);
     let fresh = || Arc::new(config.clone());
-    for (tickets, first, second) in [(Tickets::Stateless, Full, Resumed), (Tickets::None, Full, Full)] {
+    for (tickets, first, second) in [
+        (Tickets::Stateless, Full, Resumed),
+        (Tickets::None, Full, Full),
+    ] {
         let mut own = config.clone();
         own.resumption = rustls::client::Resumption::in_memory_sessions(8);
         let own = Arc::new(own);
@@ -211,8 +274,14 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     // Whatever name the client asks for, the host's certificate is shown; an address asks for none.
     let ip = mint.leaf("192.0.2.7").await;
     handshake(&fresh(), &ip, Tickets::None, "192.0.2.7");
-    assert!(Arc::ptr_eq(&a.config(Tickets::Stateless), &a.config(Tickets::Stateless)));
-    assert!(Arc::ptr_eq(&a.config(Tickets::None), &a.config(Tickets::None)));
+    assert!(Arc::ptr_eq(
+        &a.config(Tickets::Stateless),
+        &a.config(Tickets::Stateless)
+    ));
+    assert!(Arc::ptr_eq(
+        &a.config(Tickets::None),
+        &a.config(Tickets::None)
+    ));
     for tickets in [Tickets::Stateless, Tickets::None] {
         assert_eq!(a.config(tickets).max_early_data_size, 0);
         assert!(!a.config(tickets).session_storage.can_cache());
@@ -223,7 +292,14 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
 async fn a_certificate_and_its_key_live_for_a_day() {
     let (clock, hand) = Clock::manual();
     let mint = Mint::new(100, 200, clock);
-    let key = |leaf: &Leaf| X509Certificate::from_der(der(leaf)).unwrap().1.public_key().raw.to_vec();
+    let key = |leaf: &Leaf| {
+        X509Certificate::from_der(der(leaf))
+            .unwrap()
+            .1
+            .public_key()
+            .raw
+            .to_vec()
+    };
     let (first, other) = (mint.leaf("a.example").await, mint.leaf("b.example").await);
     assert_eq!(key(&first), key(&other), "one key for a day");
     hand.advance(DAY - Duration::from_secs(1));
@@ -245,8 +321,10 @@ async fn no_certificate_outlives_the_authority() {
     assert_eq!(end.duration_since(clock.wall()).unwrap(), five_years);
     let metrics = Metrics::new(&[], &[]).unwrap();
     let minter = Minter::new(authority, 10, 200, clock.clone(), metrics.clone()).unwrap();
-    let gauge =
-        format!("crawlgate_ca_not_after_timestamp_seconds {}\n", 1_767_225_600 + five_years.as_secs());
+    let gauge = format!(
+        "crawlgate_ca_not_after_timestamp_seconds {}\n",
+        1_767_225_600 + five_years.as_secs()
+    );
     assert!(metrics.render().contains(&gauge), "{gauge}");
 
     let client: IpAddr = client();
@@ -257,5 +335,8 @@ async fn no_certificate_outlives_the_authority() {
     assert_eq!(SystemTime::UNIX_EPOCH + Duration::from_secs(ends), end);
     hand.advance(Duration::from_secs(3601));
     let refused = minter.leaf("a.example", client, PATIENT).await.unwrap_err();
-    assert_eq!(refused, MintError::Failed("the certificate authority has expired".into()));
+    assert_eq!(
+        refused,
+        MintError::Failed("the certificate authority has expired".into())
+    );
 }

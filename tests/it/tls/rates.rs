@@ -15,7 +15,11 @@ async fn a_hundred_who_ask_at_a_time_get_one_certificate() {
     for number in 0..100_u8 {
         let minter = Arc::clone(&mint.minter);
         // Half of them are one client, which pays once; the others are one each.
-        let client = if number % 2 == 0 { client() } else { [198, 51, 100, number].into() };
+        let client = if number % 2 == 0 {
+            client()
+        } else {
+            [198, 51, 100, number].into()
+        };
         asking.spawn(async move { minter.leaf("a.example", client, PATIENT).await.unwrap() });
     }
     let leaves = asking.join_all().await;
@@ -47,7 +51,9 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
     let mint = Mint::new(1_000, 5, clock);
     let me = super::CLIENT;
     for number in 0..50 {
-        mint.asked_at_once(&format!("h{number}.example"), me).await.unwrap();
+        mint.asked_at_once(&format!("h{number}.example"), me)
+            .await
+            .unwrap();
     }
     assert_eq!((mint.made(), mint.waits()), (50, 0));
     let late = mint.asked_at_once("one-more.example", me).await;
@@ -56,7 +62,12 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
 
     // What is kept costs nothing, and neither do addresses that mean the same client escape.
     mint.asked_at_once("h7.example", me).await.unwrap();
-    assert_eq!(mint.asked_at_once("x.example", "::ffff:192.0.2.1").await.unwrap_err(), MintError::Late);
+    assert_eq!(
+        mint.asked_at_once("x.example", "::ffff:192.0.2.1")
+            .await
+            .unwrap_err(),
+        MintError::Late
+    );
     mint.asked_at_once("x.example", "192.0.2.2").await.unwrap();
     mint.asked_at_once("x.example", me).await.unwrap();
 
@@ -67,9 +78,14 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
     assert!(mint.asked_at_once("z.example", me).await.is_err());
     hand.advance(Duration::from_secs(3600));
     for number in 0..50 {
-        mint.asked_at_once(&format!("i{number}.example"), me).await.unwrap();
+        mint.asked_at_once(&format!("i{number}.example"), me)
+            .await
+            .unwrap();
     }
-    assert!(mint.asked_at_once("z.example", me).await.is_err(), "an hour of rest is ten seconds' worth");
+    assert!(
+        mint.asked_at_once("z.example", me).await.is_err(),
+        "an hour of rest is ten seconds' worth"
+    );
 }
 
 #[tokio::test]
@@ -77,7 +93,9 @@ async fn who_waits_gets_it_when_the_time_has_come() {
     let (clock, hand) = Clock::manual();
     let mint = Mint::new(1_000, 100, clock);
     for number in 0..1_000 {
-        mint.asked_at_once(&format!("h{number}.example"), super::CLIENT).await.unwrap();
+        mint.asked_at_once(&format!("h{number}.example"), super::CLIENT)
+            .await
+            .unwrap();
     }
     let mut waiting = tokio::task::JoinSet::new();
     for name in ["a.example", "b.example"] {
@@ -87,10 +105,18 @@ async fn who_waits_gets_it_when_the_time_has_come() {
     while mint.waits() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(mint.made(), 1_000, "nothing is made as long as the clock stands");
+    assert_eq!(
+        mint.made(),
+        1_000,
+        "nothing is made as long as the clock stands"
+    );
     hand.advance(Duration::from_millis(20));
     for made in waiting.join_all().await {
         made.unwrap();
     }
-    assert_eq!((mint.made(), mint.waits()), (1_002, 2), "each wait is counted once");
+    assert_eq!(
+        (mint.made(), mint.waits()),
+        (1_002, 2),
+        "each wait is counted once"
+    );
 }

@@ -36,7 +36,10 @@ struct Seen {
 impl Collector {
     pub(super) fn start(answers: Answers) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let collector = Self { port: listener.local_addr().unwrap().port(), seen: Arc::default() };
+        let collector = Self {
+            port: listener.local_addr().unwrap().port(),
+            seen: Arc::default(),
+        };
         let seen = Arc::clone(&collector.seen);
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
@@ -57,14 +60,22 @@ impl Collector {
 
     pub(super) fn spans(&self) -> Vec<Span> {
         let exports = self.exports();
-        let scopes = exports.iter().flat_map(|e| &e.resource_spans).flat_map(|r| &r.scope_spans);
+        let scopes = exports
+            .iter()
+            .flat_map(|e| &e.resource_spans)
+            .flat_map(|r| &r.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
     }
 
     /// The spans of whole requests, once there are so many.
     #[track_caller]
     pub(super) fn requests(&self, count: usize) -> Vec<Span> {
-        let requests = || self.spans().into_iter().filter(|span| span.name == "request").collect::<Vec<_>>();
+        let requests = || {
+            self.spans()
+                .into_iter()
+                .filter(|span| span.name == "request")
+                .collect::<Vec<_>>()
+        };
         until("the spans arrive", || requests().len() >= count);
         let found = requests();
         assert_eq!(found.len(), count, "{found:#?}");
@@ -82,7 +93,10 @@ impl Collector {
 
 /// An attribute as text; empty if it is not there.
 pub(super) fn value(span: &Span, key: &str) -> String {
-    let found = span.attributes.iter().find(|attribute| attribute.key == key);
+    let found = span
+        .attributes
+        .iter()
+        .find(|attribute| attribute.key == key);
     match found.and_then(|found| found.value.clone()?.value) {
         Some(Value::Text(text)) => text,
         Some(Value::Int(number)) => number.to_string(),
@@ -101,7 +115,10 @@ fn serve(mut socket: TcpStream, seen: &Mutex<Seen>, answers: &Answers) -> Option
         head.extend(byte);
     }
     let head = String::from_utf8(head).unwrap().to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     socket.read_exact(&mut body).ok()?;
     let export = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();

@@ -42,7 +42,10 @@ fn check_parts(collector: &Collector, request: &Span) -> Vec<String> {
     for part in &parts {
         assert_eq!(part.trace_id, request.trace_id);
         assert_eq!(part.kind, i32::from(SpanKind::Internal));
-        assert!(ids.insert(part.span_id.clone()) && part.span_id.len() == 8, "{part:?}");
+        assert!(
+            ids.insert(part.span_id.clone()) && part.span_id.len() == 8,
+            "{part:?}"
+        );
         let inside = request.start_time_unix_nano <= part.start_time_unix_nano
             && part.start_time_unix_nano <= part.end_time_unix_nano
             && part.end_time_unix_nano <= request.end_time_unix_nano;
@@ -61,15 +64,30 @@ fn a_request_is_a_span_with_its_parts_inside() {
     assert_eq!(bench.ask("/slow?q=1", &traceparent("01")).status(), 200);
     assert_eq!(bench.ask("/x", "").status(), 200);
     let requests = collector.requests(2);
-    let first = requests.iter().find(|span| hex(&span.trace_id) == TRACE).expect("the crawler's trace");
-    let second = requests.iter().find(|span| hex(&span.trace_id) != TRACE).expect("a trace of its own");
+    let first = requests
+        .iter()
+        .find(|span| hex(&span.trace_id) == TRACE)
+        .expect("the crawler's trace");
+    let second = requests
+        .iter()
+        .find(|span| hex(&span.trace_id) != TRACE)
+        .expect("a trace of its own");
 
-    assert_eq!((hex(&first.parent_span_id).as_str(), first.flags), (PARENT, 0x301));
+    assert_eq!(
+        (hex(&first.parent_span_id).as_str(), first.flags),
+        (PARENT, 0x301)
+    );
     assert_eq!((second.parent_span_id.len(), second.flags), (0, 0x101));
     assert_eq!(first.kind, i32::from(SpanKind::Server));
-    assert_eq!(check_parts(&collector, first), ["decide", "connect", "first_byte"]);
+    assert_eq!(
+        check_parts(&collector, first),
+        ["decide", "connect", "first_byte"]
+    );
     // The connection is kept, and the host's turn comes a while later.
-    assert_eq!(check_parts(&collector, second), ["decide", "hold", "first_byte"]);
+    assert_eq!(
+        check_parts(&collector, second),
+        ["decide", "hold", "first_byte"]
+    );
     let (slow, held) = (&collector.parts(first)[2], &collector.parts(second)[1]);
     assert!(took(slow) >= Duration::from_millis(55), "{slow:?}");
     assert!(took(held) >= Duration::from_millis(300), "{held:?}");
@@ -81,7 +99,10 @@ fn a_request_is_a_span_with_its_parts_inside() {
     let line = &bench.log(2)[0];
     for (key, expected) in [
         ("http.request.method", "GET".to_owned()),
-        ("url.full", format!("http://a.test:{}/slow?q=1", bench.origin.port)),
+        (
+            "url.full",
+            format!("http://a.test:{}/slow?q=1", bench.origin.port),
+        ),
         ("server.address", "a.test".to_owned()),
         ("server.port", bench.origin.port.to_string()),
         ("http.response.status_code", "200".to_owned()),
@@ -90,10 +111,19 @@ fn a_request_is_a_span_with_its_parts_inside() {
         ("crawlgate.crawler", "lab".to_owned()),
         ("crawlgate.verdict", "allow".to_owned()),
         ("crawlgate.reason", "default".to_owned()),
-        ("crawlgate.stage", line["stage"].as_str().unwrap().to_owned()),
+        (
+            "crawlgate.stage",
+            line["stage"].as_str().unwrap().to_owned(),
+        ),
         ("crawlgate.policy", "effects".to_owned()),
-        ("crawlgate.revision", line["revision"].as_str().unwrap().to_owned()),
-        ("crawlgate.decision", line["decision"].as_str().unwrap().to_owned()),
+        (
+            "crawlgate.revision",
+            line["revision"].as_str().unwrap().to_owned(),
+        ),
+        (
+            "crawlgate.decision",
+            line["decision"].as_str().unwrap().to_owned(),
+        ),
         ("crawlgate.address", "127.0.0.1".to_owned()),
         ("crawlgate.rule", String::new()),
         ("error.type", String::new()),
@@ -103,29 +133,79 @@ fn a_request_is_a_span_with_its_parts_inside() {
     assert_eq!(line["trace"], TRACE);
 
     let heads = collector.heads();
-    assert!(heads[0].starts_with("post /v1/traces http/1.1\r\n"), "{heads:?}");
-    assert!(heads[0].contains("authorization: bearer s3cret\r\n"), "{heads:?}");
-    assert!(heads[0].contains("content-type: application/x-protobuf\r\n"), "{heads:?}");
-    let resource = collector.exports()[0].resource_spans[0].resource.clone().unwrap();
-    let named = |key: &str| resource.attributes.iter().find(|a| a.key == key).unwrap().value.clone().unwrap();
-    assert_eq!(named("service.name").value, Some(Value::Text("crawl-7".to_owned())));
-    let instance = line["decision"].as_str().unwrap().split('-').next().unwrap().to_owned();
-    assert_eq!(named("service.instance.id").value, Some(Value::Text(instance)));
-    until("they are counted", || metric(&bench.gate, "crawlgate_trace_spans_exported_total") == 8);
+    assert!(
+        heads[0].starts_with("post /v1/traces http/1.1\r\n"),
+        "{heads:?}"
+    );
+    assert!(
+        heads[0].contains("authorization: bearer s3cret\r\n"),
+        "{heads:?}"
+    );
+    assert!(
+        heads[0].contains("content-type: application/x-protobuf\r\n"),
+        "{heads:?}"
+    );
+    let resource = collector.exports()[0].resource_spans[0]
+        .resource
+        .clone()
+        .unwrap();
+    let named = |key: &str| {
+        resource
+            .attributes
+            .iter()
+            .find(|a| a.key == key)
+            .unwrap()
+            .value
+            .clone()
+            .unwrap()
+    };
+    assert_eq!(
+        named("service.name").value,
+        Some(Value::Text("crawl-7".to_owned()))
+    );
+    let instance = line["decision"]
+        .as_str()
+        .unwrap()
+        .split('-')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        named("service.instance.id").value,
+        Some(Value::Text(instance))
+    );
+    until("they are counted", || {
+        metric(&bench.gate, "crawlgate_trace_spans_exported_total") == 8
+    });
 }
 
 #[test]
 fn tls_with_an_origin_is_a_part() {
     let server = Authority::new().server(&["a.test"]);
-    let origin = origin::Origin::secure(server, |_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into());
+    let origin = origin::Origin::secure(server, |_| {
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
+    });
     let collector = Collector::start(Answers::Takes);
-    let bench = bench(&collector, ", share: 1", "tls: { verify_upstream: false }\n");
-    assert_eq!(crate::effects::ask(bench.gate.proxy, &origin.url("a.test", "/x"), "").status(), 200);
+    let bench = bench(
+        &collector,
+        ", share: 1",
+        "tls: { verify_upstream: false }\n",
+    );
+    assert_eq!(
+        crate::effects::ask(bench.gate.proxy, &origin.url("a.test", "/x"), "").status(),
+        200
+    );
     let request = &collector.requests(1)[0];
-    assert_eq!(check_parts(&collector, request), ["decide", "connect", "tls", "first_byte"]);
+    assert_eq!(
+        check_parts(&collector, request),
+        ["decide", "connect", "tls", "first_byte"]
+    );
     let parts = collector.parts(request);
     for pair in parts.windows(2) {
-        assert!(pair[0].end_time_unix_nano <= pair[1].start_time_unix_nano, "{pair:#?}");
+        assert!(
+            pair[0].end_time_unix_nano <= pair[1].start_time_unix_nano,
+            "{pair:#?}"
+        );
     }
 }
 
@@ -137,28 +217,51 @@ fn a_span_shows_no_more_of_a_url_than_the_log() {
   - {{ id: unseen, when: {{ under: /unseen }}, set: {{ record: none }}, rules: [{{ id: none, forbid: {{ under: /unseen }} }}] }}
 "
     );
-    let config = CONFIG.replace("{ decisions: log.json }", "{ decisions: log.json, redact_query: true }");
+    let config = CONFIG.replace(
+        "{ decisions: log.json }",
+        "{ decisions: log.json, redact_query: true }",
+    );
     let endpoint = format!("endpoint: \"http://127.0.0.1:{}\"", collector.port);
     let config = format!("{config}telemetry: {{ otlp: {{ {endpoint}, share: 1 }} }}\n");
     let bench = Bench::with(&config, &policy("", &rules), |_| None);
     let base = format!("http://a.test:{}", bench.origin.port);
-    for (path, status) in
-        [("/x?k=secret", 200), ("/closed/secret", 451), ("/kept/x?k=secret", 451), ("/unseen/x", 451)]
-    {
+    for (path, status) in [
+        ("/x?k=secret", 200),
+        ("/closed/secret", 451),
+        ("/kept/x?k=secret", 451),
+        ("/unseen/x", 451),
+    ] {
         assert_eq!(bench.get(path).status(), status, "{path}");
     }
     let mut requests = collector.requests(4);
     requests.sort_by_key(|span| span.start_time_unix_nano);
-    let shown = |key: &str| requests.iter().map(|span| value(span, key)).collect::<Vec<_>>();
+    let shown = |key: &str| {
+        requests
+            .iter()
+            .map(|span| value(span, key))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         shown("url.full"),
-        [format!("{base}/x?redacted"), String::new(), format!("{base}/kept/x?redacted"), String::new()]
+        [
+            format!("{base}/x?redacted"),
+            String::new(),
+            format!("{base}/kept/x?redacted"),
+            String::new()
+        ]
     );
     assert_eq!(shown("server.address"), ["a.test", "a.test", "a.test", ""]);
     assert_eq!(shown("crawlgate.rule"), ["", "closed", "kept", "none"]);
-    assert_eq!(shown("http.response.status_code"), ["200", "451", "451", "451"]);
+    assert_eq!(
+        shown("http.response.status_code"),
+        ["200", "451", "451", "451"]
+    );
     // A refusal is no failure of the proxy.
-    assert!(requests.iter().all(|span| span.status.is_none() && value(span, "error.type").is_empty()));
+    assert!(
+        requests
+            .iter()
+            .all(|span| span.status.is_none() && value(span, "error.type").is_empty())
+    );
     assert!(!format!("{:?}", collector.exports()).contains("secret"));
 }
 
@@ -170,12 +273,30 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
         ("nobody says", "0", "", String::new(), false),
         ("it may not", "0", "", yes.clone(), false),
         ("it may not", "1", "", no.clone(), true),
-        ("it may not", "0", "", "Crawl-Trace: 1\r\n".to_owned(), false),
+        (
+            "it may not",
+            "0",
+            "",
+            "Crawl-Trace: 1\r\n".to_owned(),
+            false,
+        ),
         ("it may", "0", TRACING, String::new(), false),
         ("it may", "0", TRACING, yes, true),
         ("it may", "1", TRACING, no.clone(), false),
-        ("it asks", "0", TRACING, "Crawl-Trace: 1\r\n".to_owned(), true),
-        ("it asks", "1", TRACING, format!("Crawl-Trace: 1\r\n{no}"), true),
+        (
+            "it asks",
+            "0",
+            TRACING,
+            "Crawl-Trace: 1\r\n".to_owned(),
+            true,
+        ),
+        (
+            "it asks",
+            "1",
+            TRACING,
+            format!("Crawl-Trace: 1\r\n{no}"),
+            true,
+        ),
     ] {
         let collector = Collector::start(Answers::Takes);
         let mut bench = bench(&collector, &format!(", share: {share}"), may);
@@ -184,9 +305,16 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
         // The end tells of everything that is told at all.
         bench.gate.signal("TERM");
         assert_eq!(bench.gate.ended(), Some(0));
-        let requests =
-            collector.spans().into_iter().filter(|span| span.name == "request").collect::<Vec<_>>();
-        assert_eq!(requests.len(), usize::from(exported), "{case}, {share}, {fields}");
+        let requests = collector
+            .spans()
+            .into_iter()
+            .filter(|span| span.name == "request")
+            .collect::<Vec<_>>();
+        assert_eq!(
+            requests.len(),
+            usize::from(exported),
+            "{case}, {share}, {fields}"
+        );
         if exported && !told(&answer).is_empty() {
             assert_eq!(hex(&requests[0].trace_id), told(&answer));
         }
@@ -221,17 +349,24 @@ fn a_collector_that_hangs_costs_spans_and_no_time() {
 
 #[test]
 fn what_a_collector_does_not_take_is_counted_and_told() {
-    for (answers, why, dropped, exported) in
-        [(Answers::Refuses("400 Bad Request"), "failed", 2, 0), (Answers::Rejects(1), "rejected", 1, 1)]
-    {
+    for (answers, why, dropped, exported) in [
+        (Answers::Refuses("400 Bad Request"), "failed", 2, 0),
+        (Answers::Rejects(1), "rejected", 1, 1),
+    ] {
         let collector = Collector::start(answers.clone());
         let bench = bench(&collector, ", share: 1", "");
         // The request, its decision, and nothing else: it is refused.
         assert_eq!(bench.get("/closed/x").status(), 451);
         let series = format!("crawlgate_trace_spans_dropped_total{{why=\"{why}\"}}");
         until("it is counted", || metric(&bench.gate, &series) == dropped);
-        assert_eq!(metric(&bench.gate, "crawlgate_trace_spans_exported_total"), exported, "{answers:?}");
-        until("it is told", || bench.gate.said().contains("telemetry.otlp"));
+        assert_eq!(
+            metric(&bench.gate, "crawlgate_trace_spans_exported_total"),
+            exported,
+            "{answers:?}"
+        );
+        until("it is told", || {
+            bench.gate.said().contains("telemetry.otlp")
+        });
         assert_eq!(collector.heads().len(), 1, "there is no use in another try");
     }
 }

@@ -24,7 +24,10 @@ fn answered(gate: &Gate, authority: &str, parts: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn a_tls_port_carries_tls_for_its_host_alone() {
     let (origin, gate) = Origin::behind_a_gate("timeouts: { tls: 500ms }", POLICY);
-    let (a, literal) = (format!("a.test:{}", origin.port), format!("127.0.0.1:{}", origin.port));
+    let (a, literal) = (
+        format!("a.test:{}", origin.port),
+        format!("127.0.0.1:{}", origin.port),
+    );
     let of = |extensions: &[_]| records(&message(&body(extensions)), 16_384);
     let good = hello(Some("a.test"));
     let in_parts = |bytes: &[u8], size| bytes.chunks(size).map(<[u8]>::to_vec).collect::<Vec<_>>();
@@ -39,11 +42,34 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
         (&literal, vec![hello(None)], "none", true),
         (&literal, vec![hello(Some("a.test"))], "mismatch", false),
         (&a, vec![of(&[ech(), server_name("a.test")])], "ech", true),
-        (&a, vec![of(&[ech(), server_name("b.test")])], "mismatch", false),
-        (&a, vec![b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec()], "not_tls", false),
+        (
+            &a,
+            vec![of(&[ech(), server_name("b.test")])],
+            "mismatch",
+            false,
+        ),
+        (
+            &a,
+            vec![b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_vec()],
+            "not_tls",
+            false,
+        ),
         (&a, vec![b"SSH-2.0-x\r\n".to_vec()], "not_tls", false),
-        (&a, vec![b"\x16\x03\x01\0\x04\x02\0\0\0".to_vec()], "malformed", false),
-        (&a, vec![records(&[&[1, 0, 0x3f, 0xf0][..], &[0; 16_000]].concat(), 1)], "malformed", false),
+        (
+            &a,
+            vec![b"\x16\x03\x01\0\x04\x02\0\0\0".to_vec()],
+            "malformed",
+            false,
+        ),
+        (
+            &a,
+            vec![records(
+                &[&[1, 0, 0x3f, 0xf0][..], &[0; 16_000]].concat(),
+                1,
+            )],
+            "malformed",
+            false,
+        ),
     ] {
         let series = format!("crawlgate_sni_checks_total{{category=\"{category}\"}}");
         let (before, ended) = (metric(&gate, &series), origin.ended());
@@ -61,9 +87,14 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
         let mut client = Client::tunnel_to(gate.proxy, &a);
         client.send(part);
         assert_eq!(client.rest(), "");
-        assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}"), before + 1);
+        assert_eq!(
+            metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}"),
+            before + 1
+        );
     }
-    until("all tunnels are over", || metric(&gate, "crawlgate_tunnels") == 0);
+    until("all tunnels are over", || {
+        metric(&gate, "crawlgate_tunnels") == 0
+    });
     let reasons = |reason, count| {
         let series = format!(
             "crawlgate_decisions_total{{crawler=\"anonymous\",reason=\"{reason}\",stage=\"connect\",verdict=\"reject\"}}"
@@ -81,8 +112,22 @@ fn a_client_that_says_nothing_and_leaves_is_not_counted() {
     let (origin, gate) = Origin::behind_a_gate("", POLICY);
     drop(Client::tunnel(gate.proxy, origin.port));
     until("the origin's connection ends", || origin.ended() == 1);
-    for category in ["match", "mismatch", "none", "ech", "not_tls", "malformed", "timeout"] {
-        assert_eq!(metric(&gate, &format!("crawlgate_sni_checks_total{{category=\"{category}\"}}")), 0);
+    for category in [
+        "match",
+        "mismatch",
+        "none",
+        "ech",
+        "not_tls",
+        "malformed",
+        "timeout",
+    ] {
+        assert_eq!(
+            metric(
+                &gate,
+                &format!("crawlgate_sni_checks_total{{category=\"{category}\"}}")
+            ),
+            0
+        );
     }
 }
 
@@ -96,10 +141,17 @@ fn a_plain_port_carries_http_alone() {
         (b"SSH-2.0-x\r\n\r\n".to_vec(), ""),
         (b"\0\x01\x02".to_vec(), "unknown"),
         (b"\xffx".to_vec(), "unknown"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), "http2_preface"),
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            "http2_preface",
+        ),
     ] {
         let series = format!("crawlgate_foreign_bytes_total{{reason=\"{kind}\"}}");
-        let before = if kind.is_empty() { 0 } else { metric(&gate, &series) };
+        let before = if kind.is_empty() {
+            0
+        } else {
+            metric(&gate, &series)
+        };
         let mut client = Client::tunnel(gate.proxy, origin.port);
         client.send(&bytes);
         let back = client.rest();
@@ -107,11 +159,17 @@ fn a_plain_port_carries_http_alone() {
             // What begins like a request is answered like a bad one.
             assert!(back.starts_with("HTTP/1.1 400 "), "{back}");
         } else {
-            assert_eq!((back.as_str(), metric(&gate, &series)), ("", before + 1), "{kind}");
+            assert_eq!(
+                (back.as_str(), metric(&gate, &series)),
+                ("", before + 1),
+                "{kind}"
+            );
         }
     }
     let mut silent = Client::tunnel(gate.proxy, origin.port);
     assert_eq!(silent.rest(), "");
-    until("all tunnels are over", || metric(&gate, "crawlgate_tunnels") == 0);
+    until("all tunnels are over", || {
+        metric(&gate, "crawlgate_tunnels") == 0
+    });
     assert_eq!(origin.connections(), 0);
 }

@@ -8,8 +8,10 @@ pub(super) fn body(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
     body.extend([9; 32]);
     body.extend([0, 4, 0x13, 0x01, 0x13, 0x02]);
     body.extend([1, 0]);
-    let all: Vec<u8> =
-        extensions.iter().flat_map(|(kind, data)| [&kind.to_be_bytes()[..], &long(data)].concat()).collect();
+    let all: Vec<u8> = extensions
+        .iter()
+        .flat_map(|(kind, data)| [&kind.to_be_bytes()[..], &long(data)].concat())
+        .collect();
     body.extend(long(&all));
     body
 }
@@ -37,7 +39,10 @@ pub(super) fn message(body: &[u8]) -> Vec<u8> {
 
 /// A message in records with so many bytes of it each.
 pub(super) fn records(message: &[u8], fragment: usize) -> Vec<u8> {
-    message.chunks(fragment).flat_map(|part| [&[22, 3, 1][..], &long(part)].concat()).collect()
+    message
+        .chunks(fragment)
+        .flat_map(|part| [&[22, 3, 1][..], &long(part)].concat())
+        .collect()
 }
 
 /// A usual ClientHello.

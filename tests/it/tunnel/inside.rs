@@ -12,7 +12,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme,
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore,
+    SignatureScheme,
 };
 
 use crate::support::gate::Gate;
@@ -58,8 +59,14 @@ pub(crate) fn trusting_by(
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let pem = std::fs::read(gate.file("ca.pem")).unwrap();
-    roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
-    Arc::new(speaking(versions).with_root_certificates(roots).with_no_client_auth())
+    roots
+        .add(CertificateDer::from_pem_slice(&pem).unwrap())
+        .unwrap();
+    Arc::new(
+        speaking(versions)
+            .with_root_certificates(roots)
+            .with_no_client_auth(),
+    )
 }
 
 pub(crate) fn builder() -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
@@ -70,7 +77,9 @@ fn speaking(
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap()
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .unwrap()
 }
 
 /// TLS inside a tunnel.
@@ -111,7 +120,9 @@ impl Inside {
             head.extend(byte);
         }
         let head = String::from_utf8(head).unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
         let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
         self.0.read_exact(&mut body).unwrap();
         (head, String::from_utf8(body).unwrap())
@@ -132,9 +143,15 @@ impl Inside {
 
 #[track_caller]
 pub(crate) fn check(answer: &str, status: u16, fields: &[&str]) {
-    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{status}: {answer}"
+    );
     for field in fields {
-        assert!(answer.contains(&format!("\r\n{field}")), "{field}: {answer}");
+        assert!(
+            answer.contains(&format!("\r\n{field}")),
+            "{field}: {answer}"
+        );
     }
 }
 
@@ -146,17 +163,24 @@ fn each_request_inside_tls_is_judged_for_itself() {
     assert_eq!(client.0.conn.alpn_protocol(), None);
     for path in ["/private/x", "/private/", "/never?x"] {
         let (head, body) = client.ask("a.test", path);
-        let rule = if path.starts_with("/private") { "private" } else { "never" };
+        let rule = if path.starts_with("/private") {
+            "private"
+        } else {
+            "never"
+        };
         check(
             &head,
             451,
-            &[&format!("crawl-rule: {rule}\r\n"), "crawl-policy: inside@", "crawl-reason: rule\r\n"],
+            &[
+                &format!("crawl-rule: {rule}\r\n"),
+                "crawl-policy: inside@",
+                "crawl-reason: rule\r\n",
+            ],
         );
         assert!(body.contains(&format!("\"rule\":\"{rule}\"")), "{body}");
     }
     // Two at once, behind each other.
-    let two =
-        "GET /private/1 HTTP/1.1\r\nHost: a.test:443\r\n\r\nHEAD /private/2 HTTP/1.1\r\nHost: A.TEST\r\n\r\n";
+    let two = "GET /private/1 HTTP/1.1\r\nHost: a.test:443\r\n\r\nHEAD /private/2 HTTP/1.1\r\nHost: A.TEST\r\n\r\n";
     client.send(two);
     check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
     // Not read whole: the answer to HEAD has the length of its body, and no body.
@@ -164,13 +188,21 @@ fn each_request_inside_tls_is_judged_for_itself() {
     client.0.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 451");
     drop(client);
-    assert_eq!(metric(&gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"), 1);
-    assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"match\"}"), 1);
+    assert_eq!(
+        metric(&gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"),
+        1
+    );
+    assert_eq!(
+        metric(&gate, "crawlgate_sni_checks_total{category=\"match\"}"),
+        1
+    );
     assert_eq!(metric(&gate, "crawlgate_leaf_certificates_total"), 1);
     // The CONNECT is no request: five were judged.
     let judged = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
     until("five decisions", || metric(&gate, judged) == 5);
-    until("five lines", || gate.log().matches("\"host\":\"a.test\"").count() == 5);
+    until("five lines", || {
+        gate.log().matches("\"host\":\"a.test\"").count() == 5
+    });
     assert!(!gate.log().contains("CONNECT"), "{}", gate.log());
 }
 
@@ -181,32 +213,84 @@ fn the_names_of_connect_hello_and_host_must_agree() {
     // Host, against CONNECT and ClientHello.
     let mut client = Inside::open(gate.proxy, "a.test", &config);
     for (text, status, word) in [
-        ("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n", 421, "host_mismatch"),
-        ("GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\n", 421, "host_mismatch"),
-        ("GET / HTTP/1.1\r\nHost: a.test.b.test\r\n\r\n", 421, "host_mismatch"),
-        ("GET https://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 421, "host_mismatch"),
-        ("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", 403, "scheme_denied"),
+        (
+            "GET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\n",
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a.test.b.test\r\n\r\n",
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET https://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            403,
+            "scheme_denied",
+        ),
         ("GET / HTTP/1.1\r\n\r\n", 400, "bad_request"),
-        ("TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n", 405, "method_denied"),
-        ("GET https://a.test/private/ HTTP/1.1\r\nHost: b.test\r\n\r\n", 451, "rule"),
-        ("GET /private/ HTTP/1.1\r\nHost: a.test:443\r\n\r\n", 451, "rule"),
-        ("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n", 405, "method_denied"),
+        (
+            "TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            405,
+            "method_denied",
+        ),
+        (
+            "GET https://a.test/private/ HTTP/1.1\r\nHost: b.test\r\n\r\n",
+            451,
+            "rule",
+        ),
+        (
+            "GET /private/ HTTP/1.1\r\nHost: a.test:443\r\n\r\n",
+            451,
+            "rule",
+        ),
+        (
+            "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n",
+            405,
+            "method_denied",
+        ),
     ] {
         client.send(text);
-        check(&client.answer().0, status, &[&format!("crawl-reason: {word}\r\n")]);
+        check(
+            &client.answer().0,
+            status,
+            &[&format!("crawl-reason: {word}\r\n")],
+        );
     }
     client.ended();
     // The ClientHello, against CONNECT: the certificate is that of the CONNECT, whatever the client asks for.
-    let open = Inside::try_open(gate.proxy, "a.test:443", "b.test", &config).err().unwrap();
+    let open = Inside::try_open(gate.proxy, "a.test:443", "b.test", &config)
+        .err()
+        .unwrap();
     assert!(open.to_string().contains("not valid for name"), "{open}");
     let mut client = Inside::try_open(gate.proxy, "a.test:443", "b.test", &credulous()).unwrap();
     let (head, _) = client.ask("b.test", "/");
-    check(&head, 421, &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"]);
+    check(
+        &head,
+        421,
+        &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"],
+    );
     client.ended();
     let mut client = Inside::try_open(gate.proxy, "a.test:443", "b.test", &credulous()).unwrap();
     let (head, _) = client.ask("a.test", "/");
-    check(&head, 421, &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"]);
-    until("they are counted", || metric(&gate, "crawlgate_sni_checks_total{category=\"mismatch\"}") == 3);
+    check(
+        &head,
+        421,
+        &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"],
+    );
+    until("they are counted", || {
+        metric(&gate, "crawlgate_sni_checks_total{category=\"mismatch\"}") == 3
+    });
 }
 
 #[test]
@@ -214,14 +298,28 @@ fn an_address_has_a_certificate_of_its_own_and_no_tickets() {
     let gate = gate();
     let config = trusting(&gate);
     for authority in ["127.0.0.1:443", "[::1]:443"] {
-        let name = authority.strip_suffix(":443").unwrap().trim_matches(['[', ']']);
+        let name = authority
+            .strip_suffix(":443")
+            .unwrap()
+            .trim_matches(['[', ']']);
         for _ in 0..2 {
             let mut client = Inside::try_open(gate.proxy, authority, name, &config).unwrap();
-            assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Full), "{authority}");
-            check(&client.ask(authority, "/private/").0, 451, &["crawl-rule: private\r\n"]);
+            assert_eq!(
+                client.0.conn.handshake_kind(),
+                Some(HandshakeKind::Full),
+                "{authority}"
+            );
+            check(
+                &client.ask(authority, "/private/").0,
+                451,
+                &["crawl-rule: private\r\n"],
+            );
         }
     }
-    assert_eq!(metric(&gate, "crawlgate_sni_checks_total{category=\"none\"}"), 4);
+    assert_eq!(
+        metric(&gate, "crawlgate_sni_checks_total{category=\"none\"}"),
+        4
+    );
 }
 
 #[test]
@@ -232,7 +330,11 @@ fn sessions_are_resumed_for_the_same_host_alone() {
     let config = Arc::new(config);
     let kind = |host: &str| {
         let mut client = Inside::open(gate.proxy, host, &config);
-        check(&client.ask(host, "/private/").0, 451, &["crawl-rule: private\r\n"]);
+        check(
+            &client.ask(host, "/private/").0,
+            451,
+            &["crawl-rule: private\r\n"],
+        );
         client.0.conn.handshake_kind().unwrap()
     };
     assert_eq!(kind("a.test"), HandshakeKind::Full);
@@ -247,42 +349,83 @@ fn a_refused_tunnel_is_told_inside_tls() {
     let config = trusting(&gate);
     for (host, status, fields) in [
         ("refused.test", 451, &["crawl-rule: refused-host\r\n"][..]),
-        ("b.test", 451, &["crawl-rule: blind-no\r\n", "connection: close\r\n"]),
-        ("localtest.test", 451, &["crawl-rule: no-tls\r\n", "connection: close\r\n"]),
+        (
+            "b.test",
+            451,
+            &["crawl-rule: blind-no\r\n", "connection: close\r\n"],
+        ),
+        (
+            "localtest.test",
+            451,
+            &["crawl-rule: no-tls\r\n", "connection: close\r\n"],
+        ),
         // half.test is a tunnel, and half refused: nobody could see which half.
-        ("half.test", 451, &["crawl-reason: undecided\r\n", "connection: close\r\n"]),
+        (
+            "half.test",
+            451,
+            &["crawl-reason: undecided\r\n", "connection: close\r\n"],
+        ),
     ] {
         let mut client = Inside::open(gate.proxy, host, &config);
         let (head, body) = client.ask(host, "/some/page");
         check(&head, status, fields);
-        check(&head, status, &["crawl-policy: inside@", "crawl-status: REJECTED_FILTER", "proxy-status: "]);
+        check(
+            &head,
+            status,
+            &[
+                "crawl-policy: inside@",
+                "crawl-status: REJECTED_FILTER",
+                "proxy-status: ",
+            ],
+        );
         assert!(body.contains("urn:crawlgate:decision:"), "{body}");
     }
-    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\",verdict=\"reject\"}";
+    let refused =
+        "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\",verdict=\"reject\"}";
     until("the rule is counted", || metric(&gate, refused) == 1);
     // Without that, by the phrase of the answer to CONNECT.
     let gate = gate_with(", intercept_to_reject: false", "");
     let mut client = Client::connect(gate.proxy);
     client.send("CONNECT b.test:443 HTTP/1.1\r\n\r\n");
-    assert!(client.rest().starts_with("HTTP/1.1 451 Policy-451 rule=blind-no id="));
+    assert!(
+        client
+            .rest()
+            .starts_with("HTTP/1.1 451 Policy-451 rule=blind-no id=")
+    );
 }
 
 /// What a client that pins its certificates does with a tunnel that is looked into only to be refused.
 #[test]
 fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
     let gate = gate();
-    let strict = Arc::new(builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth());
-    let refused = "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\",verdict=\"reject\"}";
+    let strict = Arc::new(
+        builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    );
+    let refused =
+        "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\",verdict=\"reject\"}";
     assert!(Inside::try_open(gate.proxy, "localtest.test:443", "localtest.test", &strict).is_err());
     until("it is counted", || metric(&gate, refused) == 1);
     drop(Inside::open(gate.proxy, "localtest.test", &trusting(&gate)));
     until("it is counted too", || metric(&gate, refused) == 2);
     let mut client = Inside::open(gate.proxy, "localtest.test", &trusting(&gate));
-    check(&client.ask("localtest.test", "/").0, 451, &["crawl-rule: no-tls\r\n"]);
+    check(
+        &client.ask("localtest.test", "/").0,
+        451,
+        &["crawl-rule: no-tls\r\n"],
+    );
     client.ended();
-    until("and counted once", || gate.log().matches("\"rule\":\"no-tls\"").count() == 3);
+    until("and counted once", || {
+        gate.log().matches("\"rule\":\"no-tls\"").count() == 3
+    });
     assert_eq!(metric(&gate, refused), 3);
-    assert_eq!(gate.log().matches("\"verdict\":\"reject\"").count(), 3, "{}", gate.log());
+    assert_eq!(
+        gate.log().matches("\"verdict\":\"reject\"").count(),
+        3,
+        "{}",
+        gate.log()
+    );
 }
 
 #[test]
@@ -302,7 +445,12 @@ fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
 fn http_in_the_clear_is_judged_by_url_on_any_port() {
     let (origin, gate) = (Origin::http(), gate());
     let mut client = Client::tunnel(gate.proxy, origin.port);
-    let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port);
+    let ask = |path: &str| {
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+            origin.port
+        )
+    };
     client.send(ask("/private/x"));
     check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
     client.send(ask("/page"));
@@ -320,7 +468,10 @@ fn what_is_neither_tls_nor_http_is_closed() {
     let gate = gate_with("", "timeouts: { tls: 300ms }");
     for (bytes, word) in [
         (&b"\x00\x01\x02"[..], "not_http"),
-        (b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00", "client_hello_malformed"),
+        (
+            b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00",
+            "client_hello_malformed",
+        ),
         (b"\x16\x03\x01\x02", "client_hello_timeout"),
         (b"", "tunnel_silent"),
     ] {
@@ -329,15 +480,24 @@ fn what_is_neither_tls_nor_http_is_closed() {
         assert_eq!(client.rest(), "", "{word}");
         until(word, || gate.log().contains(word));
     }
-    assert_eq!(metric(&gate, "crawlgate_foreign_bytes_total{reason=\"unknown\"}"), 1);
+    assert_eq!(
+        metric(&gate, "crawlgate_foreign_bytes_total{reason=\"unknown\"}"),
+        1
+    );
 }
 
 #[test]
 fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
     let gate = gate();
-    let strict = Arc::new(builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    let strict = Arc::new(
+        builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    );
     for _ in 0..2 {
-        let error = Inside::try_open(gate.proxy, "a.test:443", "a.test", &strict).err().unwrap();
+        let error = Inside::try_open(gate.proxy, "a.test:443", "a.test", &strict)
+            .err()
+            .unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     }
     // One that just leaves, as Node and Java do.
@@ -347,11 +507,22 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
     drop(client);
     let failures = "crawlgate_client_tls_failures_total{crawler=\"anonymous\"}";
     until("three failures", || metric(&gate, failures) == 3);
-    until("named in the log", || gate.log().matches("client_tls_").count() == 3);
-    assert!(gate.log().contains("\"error\":\"client_tls_unknown_ca\""), "{}", gate.log());
+    until("named in the log", || {
+        gate.log().matches("client_tls_").count() == 3
+    });
+    assert!(
+        gate.log().contains("\"error\":\"client_tls_unknown_ca\""),
+        "{}",
+        gate.log()
+    );
     // The operator is told once.
     until("told", || gate.said().contains("does it trust the CA?"));
-    assert_eq!(gate.said().matches("does it trust the CA?").count(), 1, "{}", gate.said());
+    assert_eq!(
+        gate.said().matches("does it trust the CA?").count(),
+        1,
+        "{}",
+        gate.said()
+    );
 }
 
 #[test]
@@ -364,7 +535,11 @@ fn silence_inside_tls_ends_in_order() {
     // A head that does not end has its answer.
     let mut client = Inside::open(gate.proxy, "a.test", &config);
     client.send("GET /private/ HTT");
-    check(&client.answer().0, 408, &["crawl-reason: request_timeout\r\n", "connection: close\r\n"]);
+    check(
+        &client.answer().0,
+        408,
+        &["crawl-reason: request_timeout\r\n", "connection: close\r\n"],
+    );
     client.ended();
 }
 
@@ -400,8 +575,9 @@ fn a_body_inside_tls_is_read_and_dropped_with_its_refusal() {
     let mut client = Inside::open(gate.proxy, "a.test", &trusting(&gate));
     for _ in 0..3 {
         let body = "x".repeat(30_000);
-        client
-            .send(format!("POST /private/ HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000\r\n\r\n{body}"));
+        client.send(format!(
+            "POST /private/ HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000\r\n\r\n{body}"
+        ));
         check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
     }
     client.send(
@@ -439,7 +615,10 @@ fn a_drain_ends_handshakes_and_idle_sessions() {
 /// A configuration that believes every certificate.
 fn credulous() -> Arc<ClientConfig> {
     Arc::new(
-        builder().dangerous().with_custom_certificate_verifier(Arc::new(Credulous)).with_no_client_auth(),
+        builder()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Credulous))
+            .with_no_client_auth(),
     )
 }
 
@@ -477,6 +656,8 @@ impl danger::ServerCertVerifier for Credulous {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+        aws_lc_rs::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

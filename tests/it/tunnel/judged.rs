@@ -29,7 +29,11 @@ struct Found(Vec<IpAddr>);
 impl Addresses for Found {
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
         self.0.retain(|address| keep(*address));
-        if self.0.is_empty() { Remaining::None } else { Remaining::Some }
+        if self.0.is_empty() {
+            Remaining::None
+        } else {
+            Remaining::Some
+        }
     }
 
     fn first(&self) -> Option<IpAddr> {
@@ -58,37 +62,66 @@ impl Destinations for Names {
 fn snapshot(rules: &str) -> Snapshot<()> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
     let files = MemoryFiles::new().with("p.yaml", text);
-    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
+    let compiled =
+        load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
     Snapshot::new(compiled.policy, ())
 }
 
 fn asked(authority: &str) -> TunnelAsked {
-    TunnelAsked { host: HostTarget::parse_authority(authority).unwrap(), crawler: Crawler::anonymous() }
+    TunnelAsked {
+        host: HostTarget::parse_authority(authority).unwrap(),
+        crawler: Crawler::anonymous(),
+    }
 }
 
 fn names(addresses: &[&str]) -> Names {
-    Names { addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(), asked: AtomicUsize::new(0) }
+    Names {
+        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        asked: AtomicUsize::new(0),
+    }
 }
 
 async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelPassage<Found, ()> {
     let in_force = InForce::new(snapshot(rules));
-    let limits = HoldLimits { of_one: 1, of_all: 1, longest: Duration::ZERO };
+    let limits = HoldLimits {
+        of_one: 1,
+        of_all: 1,
+        longest: Duration::ZERO,
+    };
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let hold = Arc::new(Hold::new(Store::embedded(), limits, Clock::system(), metrics));
+    let hold = Arc::new(Hold::new(
+        Store::embedded(),
+        limits,
+        Clock::system(),
+        metrics,
+    ));
     let patience = Duration::ZERO;
-    let way = TunnelWay { destinations: names, in_force: &in_force, hold: &hold, patience };
+    let way = TunnelWay {
+        destinations: names,
+        in_force: &in_force,
+        hold: &hold,
+        patience,
+    };
     tunnel(asked(authority), in_force.load(), &way).await
 }
 
 /// What the policy says; the reason and the rule of the refusal, or the addresses of the permit; look-ups.
 async fn check(rules: &str, verdict: TunnelVerdict, outcome: &str, lookups: usize) {
     let names = names(&["192.0.2.1", "198.51.100.7"]);
-    let TunnelPassage { outcome: got, judged, .. } = passage(rules, "a.test:443", &names).await;
+    let TunnelPassage {
+        outcome: got,
+        judged,
+        ..
+    } = passage(rules, "a.test:443", &names).await;
     let got = match got {
         Ok(permit) => {
             let (host, Found(addresses), _slot) = permit.redeem();
             assert_eq!(host.authority(), "a.test");
-            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            addresses
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
         }
         Err(refusal) => {
             let rule = refusal.rule.as_ref().map_or("-", |rule| rule.as_str());
@@ -96,7 +129,15 @@ async fn check(rules: &str, verdict: TunnelVerdict, outcome: &str, lookups: usiz
         }
     };
     let expected = (verdict, outcome, lookups);
-    assert_eq!((judged.verdict(), got.as_str(), names.asked.load(Ordering::SeqCst)), expected, "{rules}");
+    assert_eq!(
+        (
+            judged.verdict(),
+            got.as_str(),
+            names.asked.load(Ordering::SeqCst)
+        ),
+        expected,
+        "{rules}"
+    );
 }
 
 #[tokio::test]
@@ -105,13 +146,38 @@ async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() 
     let both = "192.0.2.1 198.51.100.7";
     for (rules, verdict, outcome, lookups) in [
         ("  - { id: x, forbid: { host: b.test } }", Admit, both, 1),
-        ("  - { id: x, forbid: { host: a.test } }", Reject, "rule x", 0),
+        (
+            "  - { id: x, forbid: { host: a.test } }",
+            Reject,
+            "rule x",
+            0,
+        ),
         ("  - { id: x, forbid: { port: 443 } }", Reject, "rule x", 0),
         ("  - { id: x, forbid: { scheme: http } }", Admit, both, 1),
-        ("  - { id: x, forbid: { crawler: anonymous } }", Reject, "rule x", 0),
-        ("  - { id: x, forbid: { under: /private } }", Undecided, "undecided x", 0),
-        ("  - { id: x, forbid: { content_type: image/* } }", Undecided, "undecided x", 0),
-        ("  - { id: x, forbid: { all: [ { host: b.test }, { under: /private } ] } }", Admit, both, 1),
+        (
+            "  - { id: x, forbid: { crawler: anonymous } }",
+            Reject,
+            "rule x",
+            0,
+        ),
+        (
+            "  - { id: x, forbid: { under: /private } }",
+            Undecided,
+            "undecided x",
+            0,
+        ),
+        (
+            "  - { id: x, forbid: { content_type: image/* } }",
+            Undecided,
+            "undecided x",
+            0,
+        ),
+        (
+            "  - { id: x, forbid: { all: [ { host: b.test }, { under: /private } ] } }",
+            Admit,
+            both,
+            1,
+        ),
         // `tunnel_undecided: allow`, for this host and for another.
         (
             "  - { id: o, when: { host: a.test }, set: { tunnel_undecided: allow } }\n  - { id: x, forbid: { under: /p } }",
@@ -126,9 +192,24 @@ async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() 
             0,
         ),
         // By address.
-        ("  - { id: x, forbid: { address: 192.0.2.0/24 } }", Admit, "198.51.100.7", 1),
-        ("  - { id: x, forbid: { address: [192.0.2.0/24, 198.51.100.0/24] } }", Reject, "rule x", 1),
-        ("  - { id: x, forbid: { address: 203.0.113.0/24 } }", Admit, both, 1),
+        (
+            "  - { id: x, forbid: { address: 192.0.2.0/24 } }",
+            Admit,
+            "198.51.100.7",
+            1,
+        ),
+        (
+            "  - { id: x, forbid: { address: [192.0.2.0/24, 198.51.100.0/24] } }",
+            Reject,
+            "rule x",
+            1,
+        ),
+        (
+            "  - { id: x, forbid: { address: 203.0.113.0/24 } }",
+            Admit,
+            both,
+            1,
+        ),
         (
             "  - { id: x, forbid: { all: [ { address: 192.0.2.0/24 }, { under: /p } ] } }",
             Admit,
@@ -149,7 +230,12 @@ async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() 
 #[tokio::test]
 async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
     let names = names(&["192.0.2.1"]);
-    let passage = passage("  - { id: half, forbid: { under: /p } }", "a.test:443", &names).await;
+    let passage = passage(
+        "  - { id: half, forbid: { under: /p } }",
+        "a.test:443",
+        &names,
+    )
+    .await;
     let refusal = passage.outcome.unwrap_err();
     let detail = refusal.detail.unwrap();
     for part in ["half", "tls: intercept", "tunnel_undecided: allow"] {
@@ -160,17 +246,34 @@ async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
 #[tokio::test]
 async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
     let names = names(&["192.0.2.1"]);
-    let mut judged = passage("  - { id: x, forbid: { host: b.test } }", "a.test:443", &names).await.judged;
+    let mut judged = passage(
+        "  - { id: x, forbid: { host: b.test } }",
+        "a.test:443",
+        &names,
+    )
+    .await
+    .judged;
     let address = "192.0.2.1".parse().unwrap();
     for (rules, refused) in [
         ("  - { id: x, forbid: { host: a.test } }", Some("rule")),
         ("  - { id: x, forbid: { host: c.test } }", None),
         ("  - { id: x, forbid: { under: /p } }", Some("undecided")),
-        ("  - { id: x, forbid: { address: 192.0.2.0/24 } }", Some("rule")),
+        (
+            "  - { id: x, forbid: { address: 192.0.2.0/24 } }",
+            Some("rule"),
+        ),
         ("  - { id: x, forbid: { address: 198.51.100.0/24 } }", None),
     ] {
         let now = judged.judge_again(Arc::new(snapshot(rules)), address);
-        assert_eq!(now.err().map(|refusal| refusal.reason.as_str()), refused, "{rules}");
+        assert_eq!(
+            now.err().map(|refusal| refusal.reason.as_str()),
+            refused,
+            "{rules}"
+        );
     }
-    assert_eq!(names.asked.load(Ordering::SeqCst), 1, "a tunnel stays where it is");
+    assert_eq!(
+        names.asked.load(Ordering::SeqCst),
+        1,
+        "a tunnel stays where it is"
+    );
 }

@@ -8,15 +8,21 @@ use crate::support::gate::Gate;
 /// A listening socket that is full: connecting to it takes for ever.
 fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
     let socket = |blocking: bool| {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.set_nonblocking(!blocking).unwrap();
         socket
     };
     let listener = socket(true);
-    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener
+        .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap();
-    let waiting = (0..4).map(|_| socket(false)).inspect(|s| drop(s.connect(&address))).collect();
+    let waiting = (0..4)
+        .map(|_| socket(false))
+        .inspect(|s| drop(s.connect(&address)))
+        .collect();
     (listener, waiting, address.as_socket().unwrap().port())
 }
 
@@ -24,16 +30,25 @@ fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
 fn a_client_that_leaves_before_the_200_is_let_go_at_once() {
     let (_listener, _waiting, port) = full();
     let ports = format!("connect_ports: [1-65535]\n  tls_ports: [{port}]");
-    let gate = Gate::start(&config(&ports, "timeouts: { connect: 30s, connect_total: 30s }"), POLICY);
+    let gate = Gate::start(
+        &config(&ports, "timeouts: { connect: 30s, connect_total: 30s }"),
+        POLICY,
+    );
     for early in ["", "early bytes"] {
         let mut client = Client::connect(gate.proxy);
-        client.send(format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n\r\n{early}"));
-        until("it is being dialled", || metric(&gate, "crawlgate_tunnels") == 1);
+        client.send(format!(
+            "CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n\r\n{early}"
+        ));
+        until("it is being dialled", || {
+            metric(&gate, "crawlgate_tunnels") == 1
+        });
         let left = Instant::now();
         drop(client);
         until("it is let go", || metric(&gate, "crawlgate_tunnels") == 0);
         assert!(left.elapsed() < Duration::from_secs(10));
-        until("nothing is under way", || metric(&gate, "crawlgate_inflight_requests") == 0);
+        until("nothing is under way", || {
+            metric(&gate, "crawlgate_inflight_requests") == 0
+        });
     }
 }
 
@@ -45,7 +60,10 @@ fn a_host_that_does_not_answer_is_a_504() {
     let mut client = Client::connect(gate.proxy);
     client.send(format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
     let answer = client.rest();
-    assert!(answer.starts_with("HTTP/1.1 504 Policy-504 reason=upstream_connect id="), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 504 Policy-504 reason=upstream_connect id="),
+        "{answer}"
+    );
     assert!(answer.contains("error=connection_timeout"), "{answer}");
 }
 
@@ -59,7 +77,10 @@ fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
     let began = Instant::now();
     gate.signal("TERM");
     let mut carried = 0;
-    silent.0.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    silent
+        .0
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
     // Until the silent one has ended, and a little longer.
     let mut over = None;
     while over.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(500)) {
@@ -74,7 +95,10 @@ fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
     busy.half_close();
     assert_eq!(busy.rest(), "");
     until("the process ends", || !gate.is_up());
-    assert!(began.elapsed() < Duration::from_secs(15), "it waited for silent tunnels");
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "it waited for silent tunnels"
+    );
 }
 
 #[test]
@@ -97,7 +121,9 @@ fn a_crawler_is_known_by_its_connect() {
         } else {
             format!("Proxy-Authorization: Basic {credentials}\r\n")
         };
-        client.send(format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n{field}\r\n"));
+        client.send(format!(
+            "CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n{field}\r\n"
+        ));
         client
     };
     for (credentials, line) in [
@@ -108,15 +134,29 @@ fn a_crawler_is_known_by_its_connect() {
     ] {
         let head = connect(tls.port, credentials).head();
         assert!(head.starts_with(line), "{credentials}: {head}");
-        assert_eq!(head.contains("proxy-authenticate: Basic "), line.contains("407"), "{head}");
+        assert_eq!(
+            head.contains("proxy-authenticate: Basic "),
+            line.contains("407"),
+            "{head}"
+        );
     }
     // The requests inside need none of their own, and are judged and counted as the same crawler's.
     for (credentials, status) in [(news, 200), (shop, 451)] {
         let mut client = connect(plain.port, credentials);
         assert!(client.head().starts_with("HTTP/1.1 200 "));
-        client.send(format!("GET / HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", plain.port));
-        assert!(client.answer().0.starts_with(&format!("HTTP/1.1 {status} ")), "{credentials}");
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+            plain.port
+        ));
+        assert!(
+            client
+                .answer()
+                .0
+                .starts_with(&format!("HTTP/1.1 {status} ")),
+            "{credentials}"
+        );
     }
-    let of_news = "crawlgate_requests_total{code=\"200\",crawler=\"news\",method=\"GET\",source=\"origin\"}";
+    let of_news =
+        "crawlgate_requests_total{code=\"200\",crawler=\"news\",method=\"GET\",source=\"origin\"}";
     until("the request is counted", || metric(&gate, of_news) == 1);
 }

@@ -5,24 +5,42 @@ use crate::support::gate::Gate;
 use super::wire::{Client, Origin, POLICY, config, metric, until};
 
 fn gate() -> Gate {
-    Gate::start(&config("connect_ports: [1-65535]\n  tls_ports: [443]", ""), POLICY)
+    Gate::start(
+        &config("connect_ports: [1-65535]\n  tls_ports: [443]", ""),
+        POLICY,
+    )
 }
 
 #[test]
 fn each_request_inside_is_judged() {
     let (origin, gate) = (Origin::http(), gate());
     let mut client = Client::tunnel(gate.proxy, origin.port);
-    assert_eq!(origin.connections(), 0, "nothing is dialled before a request is judged");
-    let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port);
+    assert_eq!(
+        origin.connections(),
+        0,
+        "nothing is dialled before a request is judged"
+    );
+    let ask = |path: &str| {
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+            origin.port
+        )
+    };
     client.send(ask("/secret/x"));
     let (head, body) = client.answer();
-    assert!(head.starts_with("HTTP/1.1 451 ") && head.contains("crawl-rule: secret"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 451 ") && head.contains("crawl-rule: secret"),
+        "{head}"
+    );
     assert!(body.contains("\"rule\":\"secret\""), "{body}");
     assert_eq!(origin.connections(), 0);
     // The connection is kept, and the next request is judged for itself.
     client.send(ask("/page?q=1"));
     let (head, body) = client.answer();
-    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("crawl-status: ACCEPTED"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && head.contains("crawl-status: ACCEPTED"),
+        "{head}"
+    );
     assert_eq!(body, "ok");
     let seen = origin.seen_within("\r\n\r\n");
     assert!(seen.starts_with("GET /page?q=1 HTTP/1.1\r\n"), "{seen}");
@@ -33,7 +51,9 @@ fn each_request_inside_is_judged() {
     assert!(!seen.contains("secret"), "{seen}");
     assert_eq!(metric(&gate, "crawlgate_tunnels"), 1);
     drop(client);
-    until("the tunnel is over", || metric(&gate, "crawlgate_tunnels") == 0);
+    until("the tunnel is over", || {
+        metric(&gate, "crawlgate_tunnels") == 0
+    });
 }
 
 /// A host that a tunnel could not be judged by is no hindrance where each URL is seen.
@@ -42,8 +62,17 @@ fn a_half_refused_host_is_judged_by_url() {
     let (origin, gate) = (Origin::http(), gate());
     for (path, status) in [("/private/x", "451"), ("/public", "200")] {
         let mut client = Client::tunnel_to(gate.proxy, &format!("half.test:{}", origin.port));
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: half.test:{}\r\n\r\n", origin.port));
-        assert!(client.answer().0.starts_with(&format!("HTTP/1.1 {status} ")), "{path}");
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: half.test:{}\r\n\r\n",
+            origin.port
+        ));
+        assert!(
+            client
+                .answer()
+                .0
+                .starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}"
+        );
     }
 }
 
@@ -52,22 +81,64 @@ fn the_host_inside_is_the_tunnels() {
     let (origin, gate) = (Origin::http(), gate());
     let port = origin.port;
     for (head, status, word) in [
-        (format!("GET / HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"), 421, "host_mismatch"),
-        ("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_owned(), 421, "host_mismatch"),
-        (format!("GET / HTTP/1.1\r\nHost: a.test:1{port}\r\n\r\n"), 421, "host_mismatch"),
-        ("GET / HTTP/1.1\r\nHost: \r\n\r\n".to_owned(), 421, "host_mismatch"),
-        (format!("GET http://b.test:{port}/ HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"), 421, "host_mismatch"),
-        (format!("GET https://a.test:{port}/ HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"), 403, "scheme_denied"),
+        (
+            format!("GET / HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"),
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_owned(),
+            421,
+            "host_mismatch",
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a.test:1{port}\r\n\r\n"),
+            421,
+            "host_mismatch",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: \r\n\r\n".to_owned(),
+            421,
+            "host_mismatch",
+        ),
+        (
+            format!("GET http://b.test:{port}/ HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"),
+            421,
+            "host_mismatch",
+        ),
+        (
+            format!("GET https://a.test:{port}/ HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
+            403,
+            "scheme_denied",
+        ),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400, "bad_request"),
-        (format!("GET a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"), 400, "bad_request"),
-        (format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"), 405, "method_denied"),
-        (format!("TRACE / HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"), 405, "method_denied"),
+        (
+            format!("GET a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
+            400,
+            "bad_request",
+        ),
+        (
+            format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
+            405,
+            "method_denied",
+        ),
+        (
+            format!("TRACE / HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
+            405,
+            "method_denied",
+        ),
     ] {
         let mut client = Client::tunnel(gate.proxy, port);
         client.send(&head);
         let (answer, _) = client.answer();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
-        assert!(answer.contains(&format!("crawl-reason: {word}\r\n")), "{head:?}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{head:?}: {answer}"
+        );
+        assert!(
+            answer.contains(&format!("crawl-reason: {word}\r\n")),
+            "{head:?}: {answer}"
+        );
     }
     assert_eq!(origin.connections(), 0);
     for head in [
@@ -89,7 +160,11 @@ fn a_request_that_comes_with_the_connect_is_answered() {
     client.send(format!(
         "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\nGET / HTTP/1.1\r\nHost: {authority}\r\n\r\n"
     ));
-    assert!(client.head().starts_with("HTTP/1.1 200 Connection established\r\n"));
+    assert!(
+        client
+            .head()
+            .starts_with("HTTP/1.1 200 Connection established\r\n")
+    );
     assert_eq!(client.answer().1, "ok");
 }
 
@@ -103,22 +178,41 @@ fn robots_hold_inside() {
             head.extend_from_slice(&buffer[..count]);
             if head.ends_with(b"\r\n\r\n") {
                 let robots = head.starts_with(b"GET /robots.txt ");
-                let body = if robots { "User-agent: *\nDisallow: /closed\n" } else { "ok" };
+                let body = if robots {
+                    "User-agent: *\nDisallow: /closed\n"
+                } else {
+                    "ok"
+                };
                 seen.lock().unwrap().append(&mut head);
                 let length = body.len();
                 let fields = format!("Content-Type: text/plain\r\nContent-Length: {length}\r\n");
-                socket.write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}").as_bytes()).unwrap();
+                socket
+                    .write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}").as_bytes())
+                    .unwrap();
             }
         }
     });
     let policy = POLICY.replace("robots: { obey: false }", "robots: { obey: true }");
-    let gate = Gate::start(&config("connect_ports: [1-65535]\n  tls_ports: [443]", ""), &policy);
+    let gate = Gate::start(
+        &config("connect_ports: [1-65535]\n  tls_ports: [443]", ""),
+        &policy,
+    );
     let mut client = Client::tunnel(gate.proxy, origin.port);
     for (path, status) in [("/closed/x", "451"), ("/open", "200")] {
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.port));
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+            origin.port
+        ));
         let (head, _) = client.answer();
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
-        assert_eq!(head.contains("crawl-reason: robots_txt"), status == "451", "{head}");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {head}"
+        );
+        assert_eq!(
+            head.contains("crawl-reason: robots_txt"),
+            status == "451",
+            "{head}"
+        );
     }
     let seen = origin.seen_within("GET /open");
     assert!(!seen.contains("/closed"), "{seen}");

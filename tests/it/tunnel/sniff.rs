@@ -41,8 +41,16 @@ const OPENSSL: &str = "\
 
 #[test]
 fn names_are_read_from_whole_and_broken_up_hellos() {
-    let named = |name: &str| Sniffed::Hello(Hello { name: Some(name.into()), inner: Inner::None });
-    let nameless = Sniffed::Hello(Hello { name: None, inner: Inner::None });
+    let named = |name: &str| {
+        Sniffed::Hello(Hello {
+            name: Some(name.into()),
+            inner: Inner::None,
+        })
+    };
+    let nameless = Sniffed::Hello(Hello {
+        name: None,
+        inner: Inner::None,
+    });
     let openssl: Vec<u8> = (0..OPENSSL.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(&OPENSSL[at..at + 2], 16).unwrap())
@@ -52,12 +60,25 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
     assert_eq!(sniffed(&hello(None)), nameless);
     let plain = message(&body(&[server_name("example.com")]));
     for fragment in [1, 2, 3, 40, 63, 1000] {
-        assert_eq!(sniffed(&records(&plain, fragment)), named("example.com"), "{fragment}");
+        assert_eq!(
+            sniffed(&records(&plain, fragment)),
+            named("example.com"),
+            "{fragment}"
+        );
     }
     // What follows belongs to somebody else: early data, another record.
-    assert_eq!(sniffed(&[&records(&plain, 50)[..], &[23, 3, 3, 0, 1, 9]].concat()), named("example.com"));
-    let with_ech = records(&message(&body(&[ech(), server_name("public.example")])), 999);
-    let expected = Hello { name: Some("public.example".into()), inner: Inner::Possible };
+    assert_eq!(
+        sniffed(&[&records(&plain, 50)[..], &[23, 3, 3, 0, 1, 9]].concat()),
+        named("example.com")
+    );
+    let with_ech = records(
+        &message(&body(&[ech(), server_name("public.example")])),
+        999,
+    );
+    let expected = Hello {
+        name: Some("public.example".into()),
+        inner: Inner::Possible,
+    };
     assert_eq!(sniffed(&with_ech), Sniffed::Hello(expected));
     // TLS 1.0 without extensions.
     let mut old = body(&[]);
@@ -65,7 +86,10 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
     assert_eq!(sniffed(&records(&message(&old), 999)), nameless);
     // As large as may be.
     let large = body(&[(0x15, vec![0; 15_000]), server_name("example.com")]);
-    assert_eq!(sniffed(&records(&message(&large), 16_384)), named("example.com"));
+    assert_eq!(
+        sniffed(&records(&message(&large), 16_384)),
+        named("example.com")
+    );
 }
 
 #[test]
@@ -89,34 +113,69 @@ fn what_is_not_a_client_hello_is_told_apart() {
     for (bytes, what) in [
         (b"\x16\x02\x01\0\x01\x01".to_vec(), "a version before 3"),
         (b"\x16\x03\x01\0\0".to_vec(), "an empty record"),
-        (b"\x16\x03\x01\x40\x01".to_vec(), "a record that is too long"),
+        (
+            b"\x16\x03\x01\x40\x01".to_vec(),
+            "a record that is too long",
+        ),
         (b"\x16\x03\x01\0\x04\x02\0\0\0".to_vec(), "a ServerHello"),
         (b"\x16\x03\x01\0\x04\x01\0\0\0".to_vec(), "an empty hello"),
-        (b"\x16\x03\x01\0\x04\x01\xff\xff\xff".to_vec(), "one of 16 MiB"),
         (
-            [records(&message(&body(&[name()]))[..50], 50), b"\x14\x03\x03\0\x01\x01".to_vec()].concat(),
+            b"\x16\x03\x01\0\x04\x01\xff\xff\xff".to_vec(),
+            "one of 16 MiB",
+        ),
+        (
+            [
+                records(&message(&body(&[name()]))[..50], 50),
+                b"\x14\x03\x03\0\x01\x01".to_vec(),
+            ]
+            .concat(),
             "an interruption",
         ),
         (hello_of(trailing), "bytes behind the extensions"),
         (hello_of(body(&[name(), name()])), "two of the extension"),
-        (hello_of(body(&[name(), server_name("b.test")])), "two names in two extensions"),
-        (list(&[&[0][..], &long(b"a.test"), &[0], &long(b"b.test")].concat()), "two names"),
-        (list(&[&[1][..], &long(b"a.test")].concat()), "a name of another kind"),
+        (
+            hello_of(body(&[name(), server_name("b.test")])),
+            "two names in two extensions",
+        ),
+        (
+            list(&[&[0][..], &long(b"a.test"), &[0], &long(b"b.test")].concat()),
+            "two names",
+        ),
+        (
+            list(&[&[1][..], &long(b"a.test")].concat()),
+            "a name of another kind",
+        ),
         (list(&[&[0][..], &long(b"")].concat()), "an empty name"),
-        (list(&[&[0][..], &long(b"a.test"), b"x"].concat()), "bytes behind the name"),
+        (
+            list(&[&[0][..], &long(b"a.test"), b"x"].concat()),
+            "bytes behind the name",
+        ),
         (list(b"\0\0\x07a.test"), "a name that is too short"),
         (list(b""), "an empty list"),
         (with((0, vec![])), "an empty extension"),
         (
-            with((0, [long(&[&[0][..], &long(b"a.test")].concat()), vec![0]].concat())),
+            with((
+                0,
+                [long(&[&[0][..], &long(b"a.test")].concat()), vec![0]].concat(),
+            )),
             "bytes behind the list",
         ),
-        (with((0, long(&[&[0][..], &long("bücher.test".as_bytes())].concat()))), "a name that is no ASCII"),
+        (
+            with((
+                0,
+                long(&[&[0][..], &long("bücher.test".as_bytes())].concat()),
+            )),
+            "a name that is no ASCII",
+        ),
     ] {
         assert_eq!(sniffed(&bytes), Sniffed::Malformed, "{what}");
     }
     for length in 1..hello(Some("example.com")).len() {
-        assert_eq!(sniffed(&hello(Some("example.com"))[..length]), Sniffed::More, "{length} bytes");
+        assert_eq!(
+            sniffed(&hello(Some("example.com"))[..length]),
+            Sniffed::More,
+            "{length} bytes"
+        );
     }
 }
 
@@ -133,7 +192,13 @@ fn hostile_bytes_are_read_to_the_cap_at_most() {
     }
     for round in 0..2000 {
         let mut bytes = vec![22, 3, 1];
-        bytes.extend((0..rng.usize(0..600)).map(|_| if round % 2 == 0 { rng.u8(..) } else { rng.u8(0..4) }));
+        bytes.extend((0..rng.usize(0..600)).map(|_| {
+            if round % 2 == 0 {
+                rng.u8(..)
+            } else {
+                rng.u8(0..4)
+            }
+        }));
         sniffed(&bytes);
     }
     for record in [&b"\x16\x03\x01\0\x01\x01"[..], b"\x16\x03\x01\0\x01\0"] {
@@ -157,28 +222,122 @@ fn hostile_bytes_are_read_to_the_cap_at_most() {
 fn a_name_is_compared_in_its_canonical_form() {
     let check_one = |name: Option<&str>, inner: Inner, connect: &str| {
         let host = HostTarget::parse_authority(connect).unwrap();
-        let said = check(&Hello { name: name.map(Into::into), inner }, &host);
+        let said = check(
+            &Hello {
+                name: name.map(Into::into),
+                inner,
+            },
+            &host,
+        );
         (said, passes(said, &host))
     };
     for (name, inner, connect, expected, open) in [
-        (Some("example.com"), Inner::None, "example.com:443", SniCheck::Match, true),
-        (Some("EXAMPLE.com"), Inner::None, "Example.COM:443", SniCheck::Match, true),
-        (Some("example.com."), Inner::None, "example.com:443", SniCheck::Match, true),
-        (Some("xn--bcher-kva.example"), Inner::None, "xn--bcher-kva.example:443", SniCheck::Match, true),
-        (Some("example.com"), Inner::Possible, "example.com:443", SniCheck::Ech, true),
-        (Some("public.example"), Inner::Possible, "example.com:443", SniCheck::Mismatch, false),
-        (Some("www.example.com"), Inner::None, "example.com:443", SniCheck::Mismatch, false),
-        (Some("example.com\0.evil.test"), Inner::None, "example.com:443", SniCheck::Mismatch, false),
-        (Some("example.com/"), Inner::None, "example.com:443", SniCheck::Mismatch, false),
-        (Some("user@example.com"), Inner::None, "example.com:443", SniCheck::Mismatch, false),
-        (Some("example.com:443"), Inner::None, "example.com:443", SniCheck::Mismatch, false),
+        (
+            Some("example.com"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Match,
+            true,
+        ),
+        (
+            Some("EXAMPLE.com"),
+            Inner::None,
+            "Example.COM:443",
+            SniCheck::Match,
+            true,
+        ),
+        (
+            Some("example.com."),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Match,
+            true,
+        ),
+        (
+            Some("xn--bcher-kva.example"),
+            Inner::None,
+            "xn--bcher-kva.example:443",
+            SniCheck::Match,
+            true,
+        ),
+        (
+            Some("example.com"),
+            Inner::Possible,
+            "example.com:443",
+            SniCheck::Ech,
+            true,
+        ),
+        (
+            Some("public.example"),
+            Inner::Possible,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
+        (
+            Some("www.example.com"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
+        (
+            Some("example.com\0.evil.test"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
+        (
+            Some("example.com/"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
+        (
+            Some("user@example.com"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
+        (
+            Some("example.com:443"),
+            Inner::None,
+            "example.com:443",
+            SniCheck::Mismatch,
+            false,
+        ),
         (None, Inner::None, "example.com:443", SniCheck::None, false),
-        (None, Inner::Possible, "example.com:443", SniCheck::None, false),
+        (
+            None,
+            Inner::Possible,
+            "example.com:443",
+            SniCheck::None,
+            false,
+        ),
         (None, Inner::None, "192.0.2.1:443", SniCheck::None, true),
         (None, Inner::None, "[2001:db8::1]:443", SniCheck::None, true),
-        (Some("192.0.2.1"), Inner::None, "192.0.2.1:443", SniCheck::Match, true),
-        (Some("example.com"), Inner::None, "192.0.2.1:443", SniCheck::Mismatch, false),
+        (
+            Some("192.0.2.1"),
+            Inner::None,
+            "192.0.2.1:443",
+            SniCheck::Match,
+            true,
+        ),
+        (
+            Some("example.com"),
+            Inner::None,
+            "192.0.2.1:443",
+            SniCheck::Mismatch,
+            false,
+        ),
     ] {
-        assert_eq!(check_one(name, inner, connect), (expected, open), "{name:?} {inner:?} in {connect}");
+        assert_eq!(
+            check_one(name, inner, connect),
+            (expected, open),
+            "{name:?} {inner:?} in {connect}"
+        );
     }
 }

@@ -64,9 +64,14 @@ impl Client {
 
     pub(crate) fn tunnel_to(proxy: SocketAddr, authority: &str) -> Self {
         let mut client = Self::connect(proxy);
-        client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+        client.send(format!(
+            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+        ));
         let head = client.head();
-        assert!(head.starts_with("HTTP/1.1 200 Connection established\r\n"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 200 Connection established\r\n"),
+            "{head}"
+        );
         client
     }
 
@@ -100,7 +105,9 @@ impl Client {
     /// One answer: its head, and its body by `Content-Length`.
     pub(crate) fn answer(&mut self) -> (String, String) {
         let head = self.head();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
         let body = self.bytes(length.map_or(0, |length| length.parse().unwrap()));
         (head, String::from_utf8(body).unwrap())
     }
@@ -131,7 +138,9 @@ impl Client {
 
     /// Leaves at once, by a reset.
     pub(crate) fn reset(self) {
-        socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.0)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
 }
 
@@ -174,10 +183,16 @@ impl Origin {
     }
 
     /// Does as told with each connection.
-    pub(crate) fn start(serve: impl Fn(&mut TcpStream, &Mutex<Vec<u8>>) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(
+        serve: impl Fn(&mut TcpStream, &Mutex<Vec<u8>>) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (seen, accepted, ended) = (Arc::default(), Arc::new(AtomicUsize::new(0)), Arc::default());
+        let (seen, accepted, ended) = (
+            Arc::default(),
+            Arc::new(AtomicUsize::new(0)),
+            Arc::default(),
+        );
         let origin = Self {
             port,
             seen: Arc::clone(&seen),
@@ -189,7 +204,8 @@ impl Origin {
             for socket in listener.incoming() {
                 let Ok(mut socket) = socket else { return };
                 accepted.fetch_add(1, Ordering::SeqCst);
-                let (seen, ended, serve) = (Arc::clone(&seen), Arc::clone(&ended), Arc::clone(&serve));
+                let (seen, ended, serve) =
+                    (Arc::clone(&seen), Arc::clone(&ended), Arc::clone(&serve));
                 thread::spawn(move || {
                     serve(&mut socket, &seen);
                     ended.fetch_add(1, Ordering::SeqCst);
@@ -245,14 +261,30 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// The value of a series of the gate's.
 pub(crate) fn metric(gate: &Gate, series: &str) -> u64 {
     let mut client = Client::connect(gate.admin);
-    client.send(format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", gate.admin));
+    client.send(format!(
+        "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        gate.admin
+    ));
     let metrics = client.rest();
-    let line =
-        metrics.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
-    line.unwrap_or_else(|| panic!("no {series} in {metrics}")).rsplit(' ').next().unwrap().parse().unwrap()
+    let line = metrics.lines().find(|line| {
+        line.strip_prefix(series)
+            .is_some_and(|rest| rest.starts_with(' '))
+    });
+    line.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// A gate whose tunnels may go to this origin as TLS.
 pub(crate) fn gate_to(origin: &Origin, more: &str, policy: &str) -> Gate {
-    Gate::start(&config(&format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port), more), policy)
+    Gate::start(
+        &config(
+            &format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port),
+            more,
+        ),
+        policy,
+    )
 }

@@ -41,20 +41,28 @@ fn a_client_that_leaves_is_seen_by_the_origin() {
             if begun.ends_with("hello") {
                 client.until("hello");
             }
-            until("the origin has the request", || origin.requests().len() == 1);
+            until("the origin has the request", || {
+                origin.requests().len() == 1
+            });
             if resets {
-                socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
+                socket2::SockRef::from(&client.0)
+                    .set_linger(Some(Duration::ZERO))
+                    .unwrap();
             }
             drop(client);
-            until(&format!("the origin sees it: {begun:?} {resets}"), || origin.ended() == 1);
+            until(&format!("the origin sees it: {begun:?} {resets}"), || {
+                origin.ended() == 1
+            });
         }
     }
 }
 
 #[test]
 fn an_origin_that_breaks_off_is_seen_by_the_client() {
-    let (length, chunks) =
-        ("Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    let (length, chunks) = (
+        "Content-Length: 10\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    );
     for (case, begun, last, resets) in [
         ("a length, closed", length, "", false),
         ("a length, reset", length, "", true),
@@ -88,7 +96,10 @@ fn an_origin_that_breaks_off_is_seen_by_the_client() {
 
 #[test]
 fn an_origin_that_breaks_off_at_once_is_seen_too() {
-    for begun in ["Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+    for begun in [
+        "Content-Length: 10\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ] {
         let origin = Origin::start(move |visit| {
             visit.request();
             visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
@@ -104,9 +115,17 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
 
 #[test]
 fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
-    let closed =
-        Refused { status: 502, reason: "upstream_protocol", error: "connection_terminated", code: Some(700) };
-    for (begun, resets) in [("", false), ("", true), ("HTTP/1.1 200 OK\r\nContent-Le", false)] {
+    let closed = Refused {
+        status: 502,
+        reason: "upstream_protocol",
+        error: "connection_terminated",
+        code: Some(700),
+    };
+    for (begun, resets) in [
+        ("", false),
+        ("", true),
+        ("HTTP/1.1 200 OK\r\nContent-Le", false),
+    ] {
         let origin = Origin::start(move |visit| {
             visit.request();
             visit.send(begun);
@@ -115,7 +134,11 @@ fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
             }
         });
         let gate = gate(HOSTS, "");
-        check_refused(&get(gate.proxy, &origin.url("a.test")), closed, &format!("{begun:?} {resets}"));
+        check_refused(
+            &get(gate.proxy, &origin.url("a.test")),
+            closed,
+            &format!("{begun:?} {resets}"),
+        );
         // The connection was new: nothing says that the request was not acted upon.
         assert_eq!(origin.requests().len(), 1, "{begun:?} {resets}");
     }

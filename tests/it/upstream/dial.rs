@@ -32,16 +32,27 @@ fn a_dead_address_before_a_live_one_costs_no_answer() {
         let _dead = dead(how, origin.port);
         let gate = gate("{ a.test: [127.0.0.3, 127.0.0.2, 127.0.0.1] }", patient);
         let answer = get(gate.proxy, &origin.url("a.test"));
-        assert!(status(&answer) == 200 && answer.ends_with("\r\n\r\nok"), "{how:?}: {answer}");
+        assert!(
+            status(&answer) == 200 && answer.ends_with("\r\n\r\nok"),
+            "{how:?}: {answer}"
+        );
         assert_eq!(origin.requests().len(), 1, "{how:?}");
     }
 }
 
 #[test]
 fn no_living_address_is_told_with_its_cause() {
-    let refused =
-        Refused { status: 502, reason: "upstream_connect", error: "connection_refused", code: Some(612) };
-    let timeout = Refused { status: 504, error: "connection_timeout", ..refused };
+    let refused = Refused {
+        status: 502,
+        reason: "upstream_connect",
+        error: "connection_refused",
+        code: Some(612),
+    };
+    let timeout = Refused {
+        status: 504,
+        error: "connection_timeout",
+        ..refused
+    };
     let (each, total) = (
         "timeouts: { connect: 150ms, connect_total: 60s }",
         "timeouts: { connect: 60s, connect_total: 150ms }",

@@ -5,12 +5,19 @@ use super::{POLICY, config, gate, get, status, with_rule};
 use crate::support::gate::Gate;
 
 fn reason(answer: &str) -> &str {
-    answer.split("\r\ncrawl-reason: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap_or("none")
+    answer
+        .split("\r\ncrawl-reason: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next())
+        .unwrap_or("none")
 }
 
 #[test]
 fn the_gate_itself_is_refused_in_every_spelling() {
-    let gate = gate("{ me.test: 127.0.0.1, six.test: \"::1\", other.test: 127.9.9.9 }", "");
+    let gate = gate(
+        "{ me.test: 127.0.0.1, six.test: \"::1\", other.test: 127.9.9.9 }",
+        "",
+    );
     for port in [gate.proxy.port(), gate.admin.port()] {
         for host in [
             "127.0.0.1",
@@ -47,7 +54,14 @@ fn the_gate_itself_is_refused_in_every_spelling() {
     }
     // The same spellings reach what is not the gate, so it is not they that are refused.
     let origin = Origin::plain();
-    for host in ["127.0.0.1", "127.1", "0x7f.1", "[::ffff:127.0.0.1]", "localhost", "me.test"] {
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "0x7f.1",
+        "[::ffff:127.0.0.1]",
+        "localhost",
+        "me.test",
+    ] {
         assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
     }
 }
@@ -58,10 +72,17 @@ fn loopback_is_closed_unless_it_is_opened() {
     let origin = Origin::plain();
     for host in ["127.0.0.1", "a.test", "[::ffff:127.0.0.1]", "0"] {
         let answer = get(gate.proxy, &origin.url(host));
-        assert_eq!((status(&answer), reason(&answer)), (403, "ip_prohibited"), "{host}: {answer}");
+        assert_eq!(
+            (status(&answer), reason(&answer)),
+            (403, "ip_prohibited"),
+            "{host}: {answer}"
+        );
     }
     assert_eq!(
-        (reason(&get(gate.proxy, &origin.url("localhost"))), origin.connections()),
+        (
+            reason(&get(gate.proxy, &origin.url("localhost"))),
+            origin.connections()
+        ),
         ("upstream_dns", 0)
     );
 }
@@ -82,7 +103,10 @@ fn a_private_network_is_open_to_its_hosts_alone() {
     wrong.corp.test: 192.0.2.1
     far.test: 192.0.2.200";
     // What the vetting lets through is refused by a rule, so that nothing leaves this machine.
-    let gate = Gate::start(&config(egress, ""), &with_rule("address: [ 192.0.2.0/24, 10.0.0.0/8 ]"));
+    let gate = Gate::start(
+        &config(egress, ""),
+        &with_rule("address: [ 192.0.2.0/24, 10.0.0.0/8 ]"),
+    );
     for (host, want) in [
         ("one.test", "rule"),
         ("ONE.test.", "rule"),
@@ -105,13 +129,22 @@ fn a_private_network_is_open_to_its_hosts_alone() {
 #[test]
 fn only_the_ports_of_egress_are_dialled() {
     let (open, shut) = (Origin::plain(), Origin::plain());
-    let egress =
-        format!("  allow_loopback: true\n  ports: [80, {}]\n  hosts: {{ a.test: 127.0.0.1 }}", open.port);
-    let gate = Gate::start(&config("", "").replace("  ports: [1-65535]\n", &format!("{egress}\n")), POLICY);
+    let egress = format!(
+        "  allow_loopback: true\n  ports: [80, {}]\n  hosts: {{ a.test: 127.0.0.1 }}",
+        open.port
+    );
+    let gate = Gate::start(
+        &config("", "").replace("  ports: [1-65535]\n", &format!("{egress}\n")),
+        POLICY,
+    );
     assert_eq!(status(&get(gate.proxy, &open.url("a.test"))), 200);
     for host in ["a.test", "127.0.0.1", "localhost"] {
         let answer = get(gate.proxy, &shut.url(host));
-        assert_eq!((status(&answer), reason(&answer)), (403, "port_denied"), "{host}: {answer}");
+        assert_eq!(
+            (status(&answer), reason(&answer)),
+            (403, "port_denied"),
+            "{host}: {answer}"
+        );
     }
     assert_eq!(shut.connections(), 0);
 }

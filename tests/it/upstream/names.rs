@@ -16,15 +16,30 @@ const NXDOMAIN: u8 = 3;
 const SERVFAIL: u8 = 2;
 
 fn gate(server: &NameServer, egress: &str) -> Gate {
-    let resolver = format!("  resolver: {{ servers: [\"{}\"] }}\n{egress}", server.address);
-    Gate::start(&config(&resolver, "timeouts: { dns: 2s }"), &with_rule("address: 192.0.2.0/24"))
+    let resolver = format!(
+        "  resolver: {{ servers: [\"{}\"] }}\n{egress}",
+        server.address
+    );
+    Gate::start(
+        &config(&resolver, "timeouts: { dns: 2s }"),
+        &with_rule("address: 192.0.2.0/24"),
+    )
 }
 
 #[test]
 fn what_a_name_server_says_becomes_a_reason() {
-    let failed = Refused { status: 502, reason: "upstream_dns", error: "dns_error", code: Some(680) };
-    let prohibited =
-        Refused { status: 403, reason: "ip_prohibited", error: "destination_ip_prohibited", code: None };
+    let failed = Refused {
+        status: 502,
+        reason: "upstream_dns",
+        error: "dns_error",
+        code: Some(680),
+    };
+    let prohibited = Refused {
+        status: 403,
+        reason: "ip_prohibited",
+        error: "destination_ip_prohibited",
+        code: None,
+    };
     let says = |name: &str, _: usize| match name {
         "nxdomain.test" => Says::Code(NXDOMAIN),
         "servfail.test" => Says::Code(SERVFAIL),
@@ -45,7 +60,14 @@ fn what_a_name_server_says_becomes_a_reason() {
         ("servfail.test", failed),
         ("refused.test", failed),
         ("empty.test", failed),
-        ("silent.test", Refused { status: 504, error: "dns_timeout", ..failed }),
+        (
+            "silent.test",
+            Refused {
+                status: 504,
+                error: "dns_timeout",
+                ..failed
+            },
+        ),
         ("alias.test", prohibited),
         ("metadata.test", prohibited),
         ("loopback.test", prohibited),
@@ -59,7 +81,9 @@ fn what_a_name_server_says_becomes_a_reason() {
         check_refused(&again, want, name);
         assert_eq!(server.asked(name), asked, "{name}");
         // And told for how long; an address stays prohibited.
-        let told = again.lines().find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
+        let told = again
+            .lines()
+            .find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
         let (soon, later) = (1..=5_u64, 20..=30);
         let holds = if want.status == 403 {
             told.is_none()
@@ -106,7 +130,10 @@ fn requests_that_wait_for_a_name_share_one_look_up() {
 #[test]
 fn an_address_among_others_is_dialled_only_if_it_may_be() {
     let server = NameServer::start(|_, _| Says::Addresses(vec![NOWHERE, HOME]));
-    let gate = gate(&server, "  allow_private: [ { host: mixed.test, cidr: 192.0.2.0/24 } ]");
+    let gate = gate(
+        &server,
+        "  allow_private: [ { host: mixed.test, cidr: 192.0.2.0/24 } ]",
+    );
     let origin = Origin::plain();
     let answer = get(gate.proxy, &origin.url("mixed.test"));
     assert!(answer.contains("crawl-reason: rule\r\n"), "{answer}");
@@ -116,9 +143,13 @@ fn an_address_among_others_is_dialled_only_if_it_may_be() {
 #[test]
 fn a_name_that_turns_to_loopback_is_never_followed() {
     // DNS rebinding: only the first answer is one that may be dialled.
-    let server =
-        NameServer::start(|_, before| Says::Addresses(vec![if before == 0 { NOWHERE } else { HOME }]));
-    let gate = gate(&server, "  allow_private: [ { host: turns.test, cidr: 192.0.2.0/24 } ]");
+    let server = NameServer::start(|_, before| {
+        Says::Addresses(vec![if before == 0 { NOWHERE } else { HOME }])
+    });
+    let gate = gate(
+        &server,
+        "  allow_private: [ { host: turns.test, cidr: 192.0.2.0/24 } ]",
+    );
     let origin = Origin::plain();
     let url = origin.url("turns.test");
     let first = get(gate.proxy, &url);

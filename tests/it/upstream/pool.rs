@@ -19,7 +19,11 @@ fn answers_give_their_connection_back_or_close_it() {
     for (method, answer, kept) in [
         ("GET", OK, true),
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
-        ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            true,
+        ),
         (
             "GET",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n",
@@ -28,15 +32,51 @@ fn answers_give_their_connection_back_or_close_it() {
         ("GET", no_body, true),
         ("POST", no_body, true),
         ("GET", "HTTP/1.1 304 Not Modified\r\n\r\n", true),
-        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5000\r\n\r\n", true),
-        ("GET", "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", true),
-        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", true),
-        ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true),
-        ("GET", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true),
-        ("GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok", true),
-        ("GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
-        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", false),
-        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", false),
+        (
+            "GET",
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 5000\r\n\r\n",
+            true,
+        ),
+        (
+            "GET",
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
+            true,
+        ),
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n",
+            true,
+        ),
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            true,
+        ),
+        (
+            "GET",
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            true,
+        ),
+        (
+            "GET",
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok",
+            true,
+        ),
+        (
+            "GET",
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            false,
+        ),
+        (
+            "GET",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            false,
+        ),
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n",
+            false,
+        ),
         // Its end is said in two ways.
         (
             "GET",
@@ -49,7 +89,11 @@ fn answers_give_their_connection_back_or_close_it() {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
             false,
         ),
-        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false),
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            false,
+        ),
         ("GET", "HTTP/1.1 304 Not Modified\r\n\r\nbody", false),
     ] {
         let origin = Origin::start(move |visit| {
@@ -61,12 +105,19 @@ fn answers_give_their_connection_back_or_close_it() {
         let case = format!("{method} {answer:?}");
         for turn in 1..=3 {
             let got = ask(gate.proxy, method, &origin.url("a.test"), "");
-            assert!((200..=404).contains(&status(&got)) && !got.contains("evil"), "{case}: {got}");
+            assert!(
+                (200..=404).contains(&status(&got)) && !got.contains("evil"),
+                "{case}: {got}"
+            );
             if !kept {
                 until(&case, || origin.ended() == turn);
             }
         }
-        assert_eq!((origin.connections(), origin.requests().len()), (if kept { 1 } else { 3 }, 3), "{case}");
+        assert_eq!(
+            (origin.connections(), origin.requests().len()),
+            (if kept { 1 } else { 3 }, 3),
+            "{case}"
+        );
     }
 }
 
@@ -87,9 +138,15 @@ fn a_connection_with_unasked_bytes_is_not_used_again() {
     for turn in 1..=3 {
         let answer = get(gate.proxy, &origin.url("a.test"));
         assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
-        until("the origin has said more", || told.load(Ordering::SeqCst) == turn);
+        until("the origin has said more", || {
+            told.load(Ordering::SeqCst) == turn
+        });
     }
-    let connections: Vec<usize> = origin.requests().iter().map(|(connection, _)| *connection).collect();
+    let connections: Vec<usize> = origin
+        .requests()
+        .iter()
+        .map(|(connection, _)| *connection)
+        .collect();
     assert_eq!(connections, [0, 1, 2]);
 }
 
@@ -100,7 +157,10 @@ fn an_origin_that_closes_in_between_is_no_error() {
         visit.send(OK);
     });
     let gate = gate(HOSTS, "");
-    for (turn, method) in ["GET", "POST", "HEAD", "GET", "POST"].into_iter().enumerate() {
+    for (turn, method) in ["GET", "POST", "HEAD", "GET", "POST"]
+        .into_iter()
+        .enumerate()
+    {
         let body = if method == "POST" { "body" } else { "" };
         let answer = ask(gate.proxy, method, &origin.url("a.test"), body);
         assert_eq!(status(&answer), 200, "{method}: {answer}");
@@ -123,8 +183,12 @@ fn dies_when_used(later: fn(&mut Visit)) -> Origin {
 
 #[test]
 fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
-    let closed =
-        Refused { status: 502, reason: "upstream_protocol", error: "connection_terminated", code: Some(700) };
+    let closed = Refused {
+        status: 502,
+        reason: "upstream_protocol",
+        error: "connection_terminated",
+        code: Some(700),
+    };
     let answers: fn(&mut Visit) = Visit::serve_plainly;
     let dies: fn(&mut Visit) = |visit| {
         visit.request();
@@ -145,19 +209,31 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
     let gate = gate(HOSTS, "");
     let origins = cases.map(|(.., later, _, _)| dies_when_used(later));
     for origin in &origins {
-        assert_eq!(status(&get(gate.proxy, &format!("{}warm", origin.url("a.test")))), 200);
+        assert_eq!(
+            status(&get(gate.proxy, &format!("{}warm", origin.url("a.test")))),
+            200
+        );
     }
     // A connection that was in use just now is believed to be alive.
     sleep(Duration::from_millis(600));
     for ((method, body, _, sent, want), origin) in cases.into_iter().zip(&origins) {
         let case = format!("{method} {body:?}, {sent} times");
-        let answer = ask(gate.proxy, method, &format!("{}again", origin.url("a.test")), body);
+        let answer = ask(
+            gate.proxy,
+            method,
+            &format!("{}again", origin.url("a.test")),
+            body,
+        );
         match want {
             Ok(want) => assert_eq!(status(&answer), want, "{case}: {answer}"),
             Err(want) if method == "HEAD" => assert_eq!(status(&answer), want.status, "{case}"),
             Err(want) => check_refused(&answer, want, &case),
         }
-        let got = origin.requests().iter().filter(|(_, line)| line.contains("/again")).count();
+        let got = origin
+            .requests()
+            .iter()
+            .filter(|(_, line)| line.contains("/again"))
+            .count();
         assert_eq!(got, sent, "{case}: {:?}", origin.requests());
     }
 }
@@ -193,28 +269,49 @@ fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize
             visit.send(OK);
         }
     });
-    let gate = gate(HOSTS, &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"));
+    let gate = gate(
+        HOSTS,
+        &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"),
+    );
     let urls = ["a.test", "b.test"].map(|host| origin.url(host));
     scope(|scope| {
-        for url in urls.iter().zip(connections).flat_map(|(url, count)| vec![url; count]) {
+        for url in urls
+            .iter()
+            .zip(connections)
+            .flat_map(|(url, count)| vec![url; count])
+        {
             scope.spawn(|| assert_eq!(status(&get(gate.proxy, url)), 200));
         }
     });
     until(&case, || origin.ended() == all - stay);
     sleep(Duration::from_millis(100));
-    assert_eq!((origin.connections(), origin.ended()), (all, all - stay), "{case}");
+    assert_eq!(
+        (origin.connections(), origin.ended()),
+        (all, all - stay),
+        "{case}"
+    );
 }
 
 #[test]
 fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
     let first = Origin::plain();
-    let second = Origin::at(format!("127.0.0.2:{}", first.port).parse().unwrap(), Visit::serve_plainly);
+    let second = Origin::at(
+        format!("127.0.0.2:{}", first.port).parse().unwrap(),
+        Visit::serve_plainly,
+    );
     let gate = gate("{ a.test: [127.0.0.1, 127.0.0.2] }", "");
     let url = first.url("a.test");
     let get = || assert_eq!(status(&get(gate.proxy, &url)), 200);
     get();
     get();
-    assert_eq!((first.connections(), first.requests().len(), second.connections()), (1, 2, 0));
+    assert_eq!(
+        (
+            first.connections(),
+            first.requests().len(),
+            second.connections()
+        ),
+        (1, 2, 0)
+    );
     gate.write("policy.yaml", &with_rule("address: 127.0.0.1/32"));
     gate.signal("HUP");
     until("the new policy is in force", || {
@@ -230,10 +327,21 @@ fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
 fn connections_are_kept_by_authority() {
     let origin = Origin::plain();
     let gate = gate(HOSTS, "");
-    for host in ["a.test", "b.test", "a.test", "A.TEST.", "127.0.0.1", "b.test"] {
+    for host in [
+        "a.test",
+        "b.test",
+        "a.test",
+        "A.TEST.",
+        "127.0.0.1",
+        "b.test",
+    ] {
         assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
     }
-    let connections: Vec<usize> = origin.requests().iter().map(|(connection, _)| *connection).collect();
+    let connections: Vec<usize> = origin
+        .requests()
+        .iter()
+        .map(|(connection, _)| *connection)
+        .collect();
     assert_eq!(connections, [0, 1, 0, 0, 2, 1]);
 }
 
@@ -241,7 +349,9 @@ fn connections_are_kept_by_authority() {
 fn a_body_that_nobody_read_to_its_end_closes_its_connection() {
     let origin = Origin::start(|visit| {
         while visit.request().is_some() {
-            visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/x-refused\r\nContent-Length: 4\r\n\r\nbo");
+            visit.send(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/x-refused\r\nContent-Length: 4\r\n\r\nbo",
+            );
         }
     });
     let gate = Gate::start(

@@ -94,16 +94,26 @@ impl Origin {
     }
 
     /// An origin at this address.
-    pub(crate) fn at(address: SocketAddr, serve: impl Fn(&mut Visit) + Send + Sync + 'static) -> Self {
+    pub(crate) fn at(
+        address: SocketAddr,
+        serve: impl Fn(&mut Visit) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(address).unwrap();
-        let origin = Self { port: listener.local_addr().unwrap().port(), noted: Arc::default() };
+        let origin = Self {
+            port: listener.local_addr().unwrap().port(),
+            noted: Arc::default(),
+        };
         let (noted, serve) = (Arc::clone(&origin.noted), Arc::new(serve));
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 let number = noted.accepted.fetch_add(1, Ordering::SeqCst);
                 let (noted, serve) = (Arc::clone(&noted), Arc::clone(&serve));
                 thread::spawn(move || {
-                    let mut visit = Visit { socket, number, noted: Arc::clone(&noted) };
+                    let mut visit = Visit {
+                        socket,
+                        number,
+                        noted: Arc::clone(&noted),
+                    };
                     serve(&mut visit);
                     drop(visit);
                     noted.ended.fetch_add(1, Ordering::SeqCst);
@@ -149,11 +159,20 @@ impl Visit {
         }
         let head = String::from_utf8(head).unwrap();
         let line = head.lines().next().unwrap_or_default().to_owned();
-        self.noted.requests.lock().unwrap().push((self.number, line));
-        let length = head
-            .lines()
-            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        self.socket.read_exact(&mut vec![0; length.unwrap_or(0)]).ok()?;
+        self.noted
+            .requests
+            .lock()
+            .unwrap()
+            .push((self.number, line));
+        let length = head.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length: ")?
+                .parse()
+                .ok()
+        });
+        self.socket
+            .read_exact(&mut vec![0; length.unwrap_or(0)])
+            .ok()?;
         Some(head)
     }
 
@@ -176,7 +195,9 @@ impl Visit {
 
     /// The connection's end will be a reset.
     pub(crate) fn will_reset(&self) {
-        socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.socket)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
 }
 
@@ -204,7 +225,10 @@ impl NameServer {
     /// It says of a name what the function makes of it and of how often its IPv4 addresses were asked for before.
     pub(crate) fn start(says: impl Fn(&str, usize) -> Says + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let server = Self { address: socket.local_addr().unwrap(), asked: Arc::default() };
+        let server = Self {
+            address: socket.local_addr().unwrap(),
+            asked: Arc::default(),
+        };
         let asked = Arc::clone(&server.asked);
         thread::spawn(move || {
             let mut packet = [0; 1500];
@@ -219,12 +243,21 @@ impl NameServer {
 
     /// How often a name's IPv4 addresses were asked for.
     pub(crate) fn asked(&self, name: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|asked| *asked == name).count()
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|asked| *asked == name)
+            .count()
     }
 }
 
 /// RFC 1035 section 4: the question comes back with the answer behind it.
-fn answer(packet: &[u8], says: &impl Fn(&str, usize) -> Says, asked: &Mutex<Vec<String>>) -> Option<Vec<u8>> {
+fn answer(
+    packet: &[u8],
+    says: &impl Fn(&str, usize) -> Says,
+    asked: &Mutex<Vec<String>>,
+) -> Option<Vec<u8>> {
     let (labels, end) = labels(packet, 12);
     let name = labels.join(".").to_ascii_lowercase();
     let is_a = packet[end..end + 2] == NAME_TYPE_A;
@@ -237,14 +270,36 @@ fn answer(packet: &[u8], says: &impl Fn(&str, usize) -> Says, asked: &Mutex<Vec<
         Says::Nothing => return None,
         Says::Code(code) => (code, vec![]),
         _ if !is_a => (0, vec![]),
-        Says::Addresses(all) => (0, all.iter().map(|a| record(&[0xc0, 12], 1, &a.octets())).collect()),
+        Says::Addresses(all) => (
+            0,
+            all.iter()
+                .map(|a| record(&[0xc0, 12], 1, &a.octets()))
+                .collect(),
+        ),
         Says::Alias(other, address) => {
             let other = written(other);
-            (0, vec![record(&[0xc0, 12], 5, &other), record(&other, 1, &address.octets())])
+            (
+                0,
+                vec![
+                    record(&[0xc0, 12], 5, &other),
+                    record(&other, 1, &address.octets()),
+                ],
+            )
         }
     };
     let mut answer = packet[..2].to_vec();
-    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::try_from(records.len()).unwrap(), 0, 0, 0, 0]);
+    answer.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        u8::try_from(records.len()).unwrap(),
+        0,
+        0,
+        0,
+        0,
+    ]);
     answer.extend(&packet[12..end + 4]);
     answer.extend(records.concat());
     Some(answer)
@@ -262,7 +317,11 @@ fn labels(packet: &[u8], mut at: usize) -> (Vec<String>, usize) {
 
 fn written(name: &str) -> Vec<u8> {
     let label = |label: &str| [&[u8::try_from(label.len()).unwrap()], label.as_bytes()].concat();
-    name.split('.').map(label).chain([vec![0]]).collect::<Vec<_>>().concat()
+    name.split('.')
+        .map(label)
+        .chain([vec![0]])
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// A record that may be kept for no time at all.
@@ -279,7 +338,8 @@ pub(crate) struct Silent {
 
 impl Silent {
     pub(crate) fn at(ip: IpAddr, port: u16) -> Self {
-        let stream = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let stream =
+            || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let listener = stream();
         let address = SocketAddr::new(ip, port).into();
         listener.bind(&address).unwrap();
@@ -292,7 +352,10 @@ impl Silent {
             socket
         });
         let queued = queued.collect();
-        Self { _listener: listener, _queued: queued }
+        Self {
+            _listener: listener,
+            _queued: queued,
+        }
     }
 }
 

@@ -11,8 +11,12 @@ const HOSTS: &str = "{ a.test: 127.0.0.1 }";
 
 #[test]
 fn an_origin_that_does_not_answer_is_given_up() {
-    let want =
-        Refused { status: 504, reason: "upstream_timeout", error: "http_response_timeout", code: Some(613) };
+    let want = Refused {
+        status: 504,
+        reason: "upstream_timeout",
+        error: "http_response_timeout",
+        code: Some(613),
+    };
     for begun in [
         "",
         "HTTP/1.1 200 OK\r\n",
@@ -35,8 +39,14 @@ fn an_origin_that_does_not_answer_is_given_up() {
 
 /// Heads of answers, each with the first part of its body.
 const BEGUN: [(&str, &str); 3] = [
-    ("a length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
-    ("chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+    (
+        "a length",
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+    ),
+    (
+        "chunks",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ),
     ("no end but closing", "HTTP/1.1 200 OK\r\n\r\nhello"),
 ];
 
@@ -87,7 +97,11 @@ fn a_body_that_drips_is_broken_off_in_the_end() {
     });
     let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s }");
     let mut client = Client::connect(gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     check_broken(client.ending(), "a dripping body");
     until("the origin is let go", || origin.ended() == 1);
 }
@@ -102,17 +116,27 @@ fn a_client_that_does_not_read_is_dropped() {
     });
     let gate = gate(HOSTS, "timeouts: { write_stall: 150ms, body_idle: 60s }");
     let mut client = Client::connect(gate.proxy);
-    client.send(&format!("GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n", origin.url("a.test"), origin.port));
+    client.send(&format!(
+        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
+        origin.url("a.test"),
+        origin.port
+    ));
     client.until("\r\n\r\n");
     until("the origin is let go", || origin.ended() == 1);
 }
 
 #[test]
 fn a_client_that_does_not_send_its_body_is_told_so() {
-    let want = Refused { status: 408, reason: "request_timeout", error: "http_request_error", code: None };
-    for (framing, begun) in
-        [("Content-Length: 10", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n")]
-    {
+    let want = Refused {
+        status: 408,
+        reason: "request_timeout",
+        error: "http_request_error",
+        code: None,
+    };
+    for (framing, begun) in [
+        ("Content-Length: 10", "hello"),
+        ("Transfer-Encoding: chunked", "5\r\nhello\r\n"),
+    ] {
         let origin = Origin::start(|visit| {
             visit.request();
             visit.wait_for_the_end();
@@ -120,7 +144,9 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
         let gate = gate(HOSTS, "timeouts: { body_idle: 150ms, response_head: 60s }");
         let mut client = Client::connect(gate.proxy);
         let (url, port) = (origin.url("a.test"), origin.port);
-        client.send(&format!("POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{begun}"));
+        client.send(&format!(
+            "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{begun}"
+        ));
         check_refused(&client.rest(), want, framing);
         until("the origin is let go", || origin.ended() == 1);
     }
@@ -128,16 +154,29 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
 
 #[test]
 fn a_client_whose_body_drips_is_told_so_in_the_end() {
-    let want = Refused { status: 408, reason: "request_timeout", error: "http_request_error", code: None };
-    for (framing, drop) in [("Content-Length: 1000", "."), ("Transfer-Encoding: chunked", "1\r\n.\r\n")] {
+    let want = Refused {
+        status: 408,
+        reason: "request_timeout",
+        error: "http_request_error",
+        code: None,
+    };
+    for (framing, drop) in [
+        ("Content-Length: 1000", "."),
+        ("Transfer-Encoding: chunked", "1\r\n.\r\n"),
+    ] {
         let origin = Origin::start(|visit| {
             visit.request();
             visit.wait_for_the_end();
         });
-        let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s, response_head: 60s }");
+        let gate = gate(
+            HOSTS,
+            "timeouts: { request: 300ms, body_idle: 60s, response_head: 60s }",
+        );
         let mut client = Client::connect(gate.proxy);
         let (url, port) = (origin.url("a.test"), origin.port);
-        client.send(&format!("POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"));
+        client.send(&format!(
+            "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"
+        ));
         for _ in 0..60 {
             sleep(Duration::from_millis(10));
             client.send(drop);

@@ -10,13 +10,20 @@ pub(super) fn of_value(field: &Field, word: TextWord, value: &Text) -> Vec<Probl
     let text = &*value.value;
     let fits_nothing = fits_nothing(field, word, text).map(|(why, help)| {
         let problem = Problem::warning(&value.place, format!("fits nothing: {why}")).found(text);
-        Problem { help: Some(help).filter(|help| !help.is_empty()), ..problem }
+        Problem {
+            help: Some(help).filter(|help| !help.is_empty()),
+            ..problem
+        }
     });
     let others = [
         fits_nothing,
         capitals(field, word, value),
         open_host(field, word, value),
-        if word == TextWord::Regex { unescaped(value) } else { None },
+        if word == TextWord::Regex {
+            unescaped(value)
+        } else {
+            None
+        },
     ];
     others.into_iter().flatten().collect()
 }
@@ -31,13 +38,25 @@ fn fits_nothing(field: &Field, word: TextWord, text: &str) -> Option<(&'static s
         return Some(("a path begins with `/`", format!("write /{text}")));
     }
     if matches!(field, Field::Path | Field::RelPath) && plain && text.contains('?') {
-        return Some(("a path ends before the `?`", "use `path_and_query` or `query`".into()));
+        return Some((
+            "a path ends before the `?`",
+            "use `path_and_query` or `query`".into(),
+        ));
     }
-    if matches!(field, Field::RelPath | Field::RelPathAndQuery) && from_start && text.starts_with('/') {
-        return Some(("the slash at the beginning is left out here", "use `path`, or leave it out".into()));
+    if matches!(field, Field::RelPath | Field::RelPathAndQuery)
+        && from_start
+        && text.starts_with('/')
+    {
+        return Some((
+            "the slash at the beginning is left out here",
+            "use `path`, or leave it out".into(),
+        ));
     }
     if *field == Field::Query && from_start && text.starts_with('?') {
-        return Some(("the query is without its `?`", format!("write {}", text.trim_start_matches('?'))));
+        return Some((
+            "the query is without its `?`",
+            format!("write {}", text.trim_start_matches('?')),
+        ));
     }
     if let Some(doubt) = never_canonical(field, word, text) {
         return Some(doubt);
@@ -50,8 +69,16 @@ fn fits_nothing(field: &Field, word: TextWord, text: &str) -> Option<(&'static s
 
 /// What a canonical URL does not hold: a fragment, and segments `.` and `..` in its path.
 fn never_canonical(field: &Field, word: TextWord, text: &str) -> Option<(&'static str, String)> {
-    let of_url = matches!(field, Field::Url | Field::Path | Field::PathAndQuery | Field::AuthorityPathQuery);
-    if !of_url || !matches!(word, TextWord::Prefix | TextWord::Under | TextWord::Contains) {
+    let of_url = matches!(
+        field,
+        Field::Url | Field::Path | Field::PathAndQuery | Field::AuthorityPathQuery
+    );
+    if !of_url
+        || !matches!(
+            word,
+            TextWord::Prefix | TextWord::Under | TextWord::Contains
+        )
+    {
         return None;
     }
     if *field == Field::Url && word == TextWord::Prefix && text.contains('#') {
@@ -64,13 +91,18 @@ fn never_canonical(field: &Field, word: TextWord, text: &str) -> Option<(&'stati
     let resolved = ["/./", "/../"].iter().any(|dots| path.contains(dots))
         || word == TextWord::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
     resolved.then(|| {
-        ("segments `.` and `..` are resolved before a URL is judged", "write the path without them".into())
+        (
+            "segments `.` and `..` are resolved before a URL is judged",
+            "write the path without them".into(),
+        )
     })
 }
 
 fn begins_a_url(prefix: &str) -> bool {
     let prefix = prefix.to_ascii_lowercase();
-    ["http://", "https://"].into_iter().any(|url| prefix.starts_with(url) || url.starts_with(&prefix))
+    ["http://", "https://"]
+        .into_iter()
+        .any(|url| prefix.starts_with(url) || url.starts_with(&prefix))
 }
 
 /// Fields with a closed set of words, or a form of their own.
@@ -81,7 +113,10 @@ fn exact_word(field: &Field, text: &str) -> Option<(&'static str, String)> {
     let usage = ["allow", "deny", "unset"];
     let lower = text.to_ascii_lowercase();
     if *field == Field::Scheme && !is(&["http", "https"], &lower) {
-        return Some(("only http and https are asked for", allowed(&["http", "https"])));
+        return Some((
+            "only http and https are asked for",
+            allowed(&["http", "https"]),
+        ));
     }
     if *field == Field::Dest && !is(&dests, text) {
         return Some(("not a value of `dest`", allowed(&["navigation", "embed"])));
@@ -90,7 +125,10 @@ fn exact_word(field: &Field, text: &str) -> Option<(&'static str, String)> {
         return Some(("not a usage preference", allowed(&usage)));
     }
     if *field == Field::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
-        return Some(("methods are in capital letters", format!("write {}", text.to_ascii_uppercase())));
+        return Some((
+            "methods are in capital letters",
+            format!("write {}", text.to_ascii_uppercase()),
+        ));
     }
     if *field == Field::ContentType
         && !text.is_empty()
@@ -110,7 +148,9 @@ fn capitals(field: &Field, word: TextWord, value: &Text) -> Option<Problem> {
     let host = match (field, word) {
         (Field::Host | Field::Authority, TextWord::Regex) => return None,
         (Field::Host | Field::Authority, _) => text,
-        (Field::AuthorityPathQuery, TextWord::Exact | TextWord::Prefix) => text.split(['/', '?']).next()?,
+        (Field::AuthorityPathQuery, TextWord::Exact | TextWord::Prefix) => {
+            text.split(['/', '?']).next()?
+        }
         (Field::Url, TextWord::Surt) => text.split(')').next()?,
         (Field::Url, _) => text.split_once("://")?.1.split(['/', '?']).next()?,
         _ => return None,
@@ -122,8 +162,10 @@ fn capitals(field: &Field, word: TextWord, value: &Text) -> Option<Problem> {
         before = c;
         found
     });
-    let problem =
-        Problem::warning(&value.place, "capital letters in a host, which is compared in lower case");
+    let problem = Problem::warning(
+        &value.place,
+        "capital letters in a host, which is compared in lower case",
+    );
     capital.then(|| problem.found(text))
 }
 
@@ -134,9 +176,16 @@ fn open_host(field: &Field, word: TextWord, value: &Text) -> Option<Problem> {
         return None;
     }
     let host = text.split_once("://")?.1;
-    let problem = Problem::warning(&value.place, "a prefix that ends in a host also fits longer hosts");
+    let problem = Problem::warning(
+        &value.place,
+        "a prefix that ends in a host also fits longer hosts",
+    );
     let open = !host.is_empty() && !host.contains(['/', '?']);
-    open.then(|| problem.found(text).help(format!("write {text}/ for one host, or `domain: …`")))
+    open.then(|| {
+        problem
+            .found(text)
+            .help(format!("write {text}/ for one host, or `domain: …`"))
+    })
 }
 
 /// An unescaped `.`, `+` or `?` where a host, a file name or a media type seems to be meant.
@@ -172,7 +221,9 @@ fn suspicious(pattern: &[char]) -> Option<(usize, char)> {
             '\\' => skip = true,
             '[' => in_class = true,
             ']' => in_class = false,
-            '.' | '+' | '?' if !in_class && seems_literal(pattern, at, *c) => return Some((at, *c)),
+            '.' | '+' | '?' if !in_class && seems_literal(pattern, at, *c) => {
+                return Some((at, *c));
+            }
             _ => {}
         }
     }
@@ -183,7 +234,11 @@ fn seems_literal(pattern: &[char], at: usize, c: char) -> bool {
     let (before, after) = pattern.split_at_checked(at).unwrap_or((pattern, &[]));
     let after = after.get(1..).unwrap_or(&[]);
     let letters = |part: &[char]| part.iter().take_while(|c| c.is_ascii_alphabetic()).count();
-    let word_before = before.iter().rev().take_while(|c| c.is_ascii_alphanumeric() || **c == '-').count();
+    let word_before = before
+        .iter()
+        .rev()
+        .take_while(|c| c.is_ascii_alphanumeric() || **c == '-')
+        .count();
     // `\d.` ends in a class, not in a letter.
     let class_before = before.len().checked_sub(2).and_then(|at| before.get(at)) == Some(&'\\');
     if word_before == 0 || class_before {
@@ -203,8 +258,20 @@ mod tests {
     use crate::vocab::problem::Place;
 
     fn doubts(field: &Field, word: TextWord, text: &str) -> usize {
-        let place = Place { file: "p".into(), line: 1, column: 1 };
-        of_value(field, word, &Text { place, value: text.into() }).len()
+        let place = Place {
+            file: "p".into(),
+            line: 1,
+            column: 1,
+        };
+        of_value(
+            field,
+            word,
+            &Text {
+                place,
+                value: text.into(),
+            },
+        )
+        .len()
     }
 
     #[test]
@@ -223,7 +290,11 @@ mod tests {
             ("a+b", 0),
             ("/(foo|bar)+baz", 0),
         ] {
-            assert_eq!(doubts(&Field::Path, TextWord::Regex, text), expected, "{text}");
+            assert_eq!(
+                doubts(&Field::Path, TextWord::Regex, text),
+                expected,
+                "{text}"
+            );
         }
     }
 

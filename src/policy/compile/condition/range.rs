@@ -8,23 +8,36 @@ use crate::vocab::units;
 /// The range, both ends inclusive.
 pub(super) fn read(range: &At<SourceRange>, field: &Field) -> Result<(u64, u64), Box<Problem>> {
     let (from, to) = match &range.value {
-        SourceRange::Written(text) => written(text, field).ok_or_else(|| not_a_range(range, text, field))?,
-        SourceRange::Between(min, max) => (end(min.as_ref(), 0, field)?, end(max.as_ref(), u64::MAX, field)?),
+        SourceRange::Written(text) => {
+            written(text, field).ok_or_else(|| not_a_range(range, text, field))?
+        }
+        SourceRange::Between(min, max) => (
+            end(min.as_ref(), 0, field)?,
+            end(max.as_ref(), u64::MAX, field)?,
+        ),
     };
     if from > to {
-        let problem = Problem::error(&range.place, "a range that ends before it begins fits nothing");
+        let problem = Problem::error(
+            &range.place,
+            "a range that ends before it begins fits nothing",
+        );
         return Err(Box::new(problem.found(shown(range))));
     }
     let (least, most) = limits(field);
     if from > most || to < least {
         let message = format!("out of range: {}", limit_text(field));
-        return Err(Box::new(Problem::error(&range.place, message).found(shown(range))));
+        return Err(Box::new(
+            Problem::error(&range.place, message).found(shown(range)),
+        ));
     }
     Ok((from, to))
 }
 
 fn shown(range: &At<SourceRange>) -> String {
-    let text = |end: &Option<Text>| end.as_ref().map_or(String::new(), |text| text.value.to_string());
+    let text = |end: &Option<Text>| {
+        end.as_ref()
+            .map_or(String::new(), |text| text.value.to_string())
+    };
     match &range.value {
         SourceRange::Written(text) => text.to_string(),
         SourceRange::Between(min, max) => format!("[{}:{}]", text(min), text(max)),
@@ -35,7 +48,9 @@ fn end(text: Option<&Text>, open: u64, field: &Field) -> Result<u64, Box<Problem
     let Some(text) = text else { return Ok(open) };
     number(&text.value, field).ok_or_else(|| {
         Box::new(
-            Problem::error(&text.place, "a number is needed here").found(&*text.value).help(example(field)),
+            Problem::error(&text.place, "a number is needed here")
+                .found(&*text.value)
+                .help(example(field)),
         )
     })
 }
@@ -54,8 +69,13 @@ fn written(text: &str, field: &Field) -> Option<(u64, u64)> {
         return Some((class * 100, class * 100 + 99));
     }
     let (from, to) = text.strip_prefix('[')?.strip_suffix(']')?.split_once(':')?;
-    let end =
-        |text: &str, open: u64| if text.trim().is_empty() { Some(open) } else { number(text.trim(), field) };
+    let end = |text: &str, open: u64| {
+        if text.trim().is_empty() {
+            Some(open)
+        } else {
+            number(text.trim(), field)
+        }
+    };
     Some((end(from, 0)?, end(to, u64::MAX)?))
 }
 
@@ -70,11 +90,19 @@ fn limits(field: &Field) -> (u64, u64) {
     if *field == Field::Port {
         return (1, 65_535);
     }
-    if *field == Field::Status { (100, 999) } else { (0, u64::MAX) }
+    if *field == Field::Status {
+        (100, 999)
+    } else {
+        (0, u64::MAX)
+    }
 }
 
 fn limit_text(field: &Field) -> &'static str {
-    if *field == Field::Port { "a port is 1 to 65535" } else { "a status is 100 to 999" }
+    if *field == Field::Port {
+        "a port is 1 to 65535"
+    } else {
+        "a status is 100 to 999"
+    }
 }
 
 fn example(field: &Field) -> &'static str {
@@ -93,8 +121,19 @@ mod tests {
     use crate::vocab::problem::Place;
 
     fn of(text: &str, field: &Field) -> Option<(u64, u64)> {
-        let place = Place { file: "p".into(), line: 1, column: 1 };
-        read(&At { place, value: SourceRange::Written(text.into()) }, field).ok()
+        let place = Place {
+            file: "p".into(),
+            line: 1,
+            column: 1,
+        };
+        read(
+            &At {
+                place,
+                value: SourceRange::Written(text.into()),
+            },
+            field,
+        )
+        .ok()
     }
 
     #[test]

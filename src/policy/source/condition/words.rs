@@ -47,7 +47,8 @@ pub(in crate::policy::source) static FIELDS: [(&str, Field); 24] = [
 ];
 
 /// Fields whose names go on after a dot.
-pub(in crate::policy::source) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
+pub(in crate::policy::source) const FAMILIES: [&str; 3] =
+    ["param.NAME", "header.NAME", "usage.NAME"];
 
 /// Kinds of test on text.
 pub(in crate::policy::source) const TEXT_KINDS: [(&str, TextWord); 6] = [
@@ -71,7 +72,12 @@ pub(in crate::policy::source) const COUNT_KINDS: [(&str, CountWord); 4] = [
 pub(in crate::policy::source) fn all() -> impl Iterator<Item = &'static str> {
     let fields = FIELDS.iter().map(|(word, _)| *word);
     let shortcuts = SHORTCUTS.iter().map(|(word, ..)| *word);
-    BOOLEAN.into_iter().chain(shortcuts).chain(["in"]).chain(fields).chain(FAMILIES)
+    BOOLEAN
+        .into_iter()
+        .chain(shortcuts)
+        .chain(["in"])
+        .chain(fields)
+        .chain(FAMILIES)
 }
 
 /// The field that a word names.
@@ -100,7 +106,10 @@ pub(in crate::policy) fn of_field(field: &Field) -> String {
     if let Field::Usage(name) = field {
         return format!("usage.{name}");
     }
-    FIELDS.iter().find(|(_, known)| known == field).map_or_else(String::new, |(word, _)| (*word).to_owned())
+    FIELDS
+        .iter()
+        .find(|(_, known)| known == field)
+        .map_or_else(String::new, |(word, _)| (*word).to_owned())
 }
 
 /// The kinds that fit a field, with the two words that may stand beside them.

@@ -17,7 +17,9 @@ pub(super) fn definitions() -> Map<String, Json> {
 }
 
 fn case() -> Json {
-    let facts = FACT_KEYS.iter().map(|key| ((*key).to_owned(), described(about::fact(key), &fact(key))));
+    let facts = FACT_KEYS
+        .iter()
+        .map(|key| ((*key).to_owned(), described(about::fact(key), &fact(key))));
     let mut keys: Map<String, Json> = facts.collect();
     keys.insert(
         "profile".to_owned(),
@@ -59,21 +61,38 @@ fn expect() -> Json {
 
 fn expectations() -> Map<String, Json> {
     let all = [
-        ("stage", json!({ "description": "The stage that ends it.", "enum": Stage::ALL.map(Stage::as_str) })),
-        ("rule", described("The rule that decides.", &reference("text"))),
-        ("reason", json!({ "description": "The reason.", "enum": Reason::ALL.map(Reason::as_str).to_vec() })),
+        (
+            "stage",
+            json!({ "description": "The stage that ends it.", "enum": Stage::ALL.map(Stage::as_str) }),
+        ),
+        (
+            "rule",
+            described("The rule that decides.", &reference("text")),
+        ),
+        (
+            "reason",
+            json!({ "description": "The reason.", "enum": Reason::ALL.map(Reason::as_str).to_vec() }),
+        ),
         (
             "code",
             json!({ "description": "The code of the refusal.", "type": "integer", "minimum": 100, "maximum": 9999 }),
         ),
-        ("logged", json!({ "description": "Whether a record of the URL is kept.", "type": "boolean" })),
+        (
+            "logged",
+            json!({ "description": "Whether a record of the URL is kept.", "type": "boolean" }),
+        ),
         (
             "intent",
             json!({ "description": "The meaning of the refusal.", "enum": Intent::ALL.map(Intent::as_str) }),
         ),
-        ("options", described("Options and their values.", &reference("options"))),
+        (
+            "options",
+            described("Options and their values.", &reference("options")),
+        ),
     ];
-    all.map(|(key, schema)| (key.to_owned(), schema)).into_iter().collect()
+    all.map(|(key, schema)| (key.to_owned(), schema))
+        .into_iter()
+        .collect()
 }
 
 fn fact(key: &str) -> Json {

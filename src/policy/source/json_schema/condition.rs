@@ -39,27 +39,44 @@ pub(super) fn definitions() -> Map<String, Json> {
         ] }),
         ),
     ];
-    all.map(|(name, schema)| (name.to_owned(), schema)).into_iter().collect()
+    all.map(|(name, schema)| (name.to_owned(), schema))
+        .into_iter()
+        .collect()
 }
 
 fn condition() -> Json {
     let mut keys: Map<String, Json> = Map::new();
     for word in BOOLEAN {
-        keys.insert(word.to_owned(), described(about::boolean(word), &boolean(word)));
+        keys.insert(
+            word.to_owned(),
+            described(about::boolean(word), &boolean(word)),
+        );
     }
     for (word, ..) in &SHORTCUTS {
-        keys.insert((*word).to_owned(), described(about::field(word), &reference("texts")));
+        keys.insert(
+            (*word).to_owned(),
+            described(about::field(word), &reference("texts")),
+        );
     }
     keys.insert(
         "in".to_owned(),
-        described("Membership in a list; the field follows from its kind.", &reference("texts")),
+        described(
+            "Membership in a list; the field follows from its kind.",
+            &reference("texts"),
+        ),
     );
     for (word, field) in &FIELDS {
-        keys.insert((*word).to_owned(), described(about::field(word), &test_of(field)));
+        keys.insert(
+            (*word).to_owned(),
+            described(about::field(word), &test_of(field)),
+        );
     }
     let families = FAMILIES.iter().filter_map(|family| {
         let (head, _) = family.split_once('.')?;
-        Some((format!("^{head}\\..+$"), described(about::field(family), &reference("test_text"))))
+        Some((
+            format!("^{head}\\..+$"),
+            described(about::field(family), &reference("test_text")),
+        ))
     });
     json!({
         "description": "Several keys are all required. A list of values means any of them.",
@@ -98,12 +115,24 @@ enum Counts {
 fn text_test(counts: Counts) -> Json {
     let mut keys: Map<String, Json> = Map::new();
     for (word, _) in TEXT_KINDS {
-        keys.insert(word.to_owned(), described(about::kind(word), &reference("texts")));
+        keys.insert(
+            word.to_owned(),
+            described(about::kind(word), &reference("texts")),
+        );
     }
-    for (word, _) in COUNT_KINDS.into_iter().filter(|(word, _)| counts == Counts::All || *word == "length") {
-        keys.insert(word.to_owned(), described(about::kind(word), &reference("ranges")));
+    for (word, _) in COUNT_KINDS
+        .into_iter()
+        .filter(|(word, _)| counts == Counts::All || *word == "length")
+    {
+        keys.insert(
+            word.to_owned(),
+            described(about::kind(word), &reference("ranges")),
+        );
     }
-    keys.insert("in".to_owned(), described(about::kind("in"), &reference("texts")));
+    keys.insert(
+        "in".to_owned(),
+        described(about::kind("in"), &reference("texts")),
+    );
     keys.insert(
         "case".to_owned(),
         json!({ "description": "Letters are equal in either case.", "const": "ignore" }),

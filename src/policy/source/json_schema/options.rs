@@ -22,7 +22,11 @@ pub(super) fn value_of(path: &str) -> Json {
 fn map(path: &str) -> Json {
     let mut keys: Map<String, Json> = Map::new();
     for key in schema::keys_in(path) {
-        let below = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        let below = if path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{path}.{key}")
+        };
         keys.insert(key.to_owned(), one(&below));
     }
     json!({ "type": "object", "additionalProperties": false, "properties": keys })
@@ -38,16 +42,35 @@ fn one(path: &str) -> Json {
         }
         None => map(path),
     };
-    described(about::option(path), &json!({ "anyOf": [map, { "enum": [null, "none"] }] }))
+    described(
+        about::option(path),
+        &json!({ "anyOf": [map, { "enum": [null, "none"] }] }),
+    )
 }
 
 fn option(spec: &Spec) -> Json {
-    let later =
-        if spec.effect == Effect::Works { "" } else { " Not, or not wholly, in effect in this version." };
-    let mut all = described(&format!("{}{later}", about::option(spec.path)), &shape(spec.shape));
+    let later = if spec.effect == Effect::Works {
+        ""
+    } else {
+        " Not, or not wholly, in effect in this version."
+    };
+    let mut all = described(
+        &format!("{}{later}", about::option(spec.path)),
+        &shape(spec.shape),
+    );
     let default = spec.default.value().to_json();
-    if let (Some(all), false) = (all.as_object_mut(), matches!(spec.default, Default::Required)) {
-        all.insert("default".to_owned(), if default.is_null() { "none".into() } else { default });
+    if let (Some(all), false) = (
+        all.as_object_mut(),
+        matches!(spec.default, Default::Required),
+    ) {
+        all.insert(
+            "default".to_owned(),
+            if default.is_null() {
+                "none".into()
+            } else {
+                default
+            },
+        );
     }
     all
 }
@@ -69,17 +92,19 @@ fn shape(shape: Shape) -> Json {
         Shape::Bool => optional(&[json!({ "type": "boolean" })]),
         Shape::AtLeast(least) => optional(&[json!({ "type": "integer", "minimum": least })]),
         Shape::CountOrNone => optional(&[json!({ "type": "integer", "minimum": 0 }), none()]),
-        Shape::DecimalOrNone(from, to) => {
-            optional(&[json!({ "type": "number", "minimum": from, "maximum": to }), none()])
-        }
+        Shape::DecimalOrNone(from, to) => optional(&[
+            json!({ "type": "number", "minimum": from, "maximum": to }),
+            none(),
+        ]),
         Shape::Duration => optional(&[duration()]),
         Shape::DurationOrNone => optional(&[duration(), none()]),
         Shape::Size => optional(&[size()]),
         Shape::SizeOrNone => optional(&[size(), none()]),
         Shape::RateOrNone => optional(&[rate(), none()]),
-        Shape::FactorsOrNone => {
-            optional(&[json!({ "type": "string", "pattern": "^[0-9.]+\\.\\.[0-9.]+$" }), none()])
-        }
+        Shape::FactorsOrNone => optional(&[
+            json!({ "type": "string", "pattern": "^[0-9.]+\\.\\.[0-9.]+$" }),
+            none(),
+        ]),
         Shape::TextOrNone => optional(&[text()]),
         Shape::Names | Shape::Uses => optional(&[text(), names()]),
         Shape::WordsOrNone(all) => {
@@ -104,7 +129,11 @@ fn shape(shape: Shape) -> Json {
 
 /// One of these, or `null` for the default.
 fn optional(shapes: &[Json]) -> Json {
-    let all: Vec<Json> = shapes.iter().cloned().chain([json!({ "type": "null" })]).collect();
+    let all: Vec<Json> = shapes
+        .iter()
+        .cloned()
+        .chain([json!({ "type": "null" })])
+        .collect();
     json!({ "anyOf": all })
 }
 

@@ -27,11 +27,20 @@ pub(super) fn read(entry: &Entry, map: &OpenMap, problems: &mut Problems) -> Opt
         }
         Value::Text(text.into())
     };
-    Some(SourceOption { place: entry.key.place.clone(), path: path.into(), value })
+    Some(SourceOption {
+        place: entry.key.place.clone(),
+        path: path.into(),
+        value,
+    })
 }
 
 /// The value of an option with a row, unless something is wrong with it that its shape does not say.
-pub(super) fn checked(path: &str, value: Value, node: &Node, problems: &mut Problems) -> Option<Value> {
+pub(super) fn checked(
+    path: &str,
+    value: Value,
+    node: &Node,
+    problems: &mut Problems,
+) -> Option<Value> {
     if path == "request_headers.remove" {
         return names(value, node, problems);
     }
@@ -50,7 +59,9 @@ pub(super) fn checked(path: &str, value: Value, node: &Node, problems: &mut Prob
         }
         _ => None,
     };
-    let Some(mistake) = mistake else { return Some(value) };
+    let Some(mistake) = mistake else {
+        return Some(value);
+    };
     problems.push(wrong_type(node, mistake));
     None
 }

@@ -30,10 +30,16 @@ pub(super) fn read(node: &Node, spec: &Spec, problems: &mut Problems) -> Option<
         Shape::Word(words) | Shape::WordOrNone(words) => word(node, words, problems),
         Shape::Priority => priority(node, problems),
         Shape::Bool => read::boolean(node, problems).map(Value::Bool),
-        Shape::AtLeast(least) => read::integer(node, least..=i64::MAX, problems).map(Value::Integer),
+        Shape::AtLeast(least) => {
+            read::integer(node, least..=i64::MAX, problems).map(Value::Integer)
+        }
         Shape::CountOrNone => read::integer(node, 0..=i64::MAX, problems).map(Value::Integer),
-        Shape::DecimalOrNone(from, to) => read::decimal(node, from..=to, problems).map(Value::Decimal),
-        Shape::Duration | Shape::DurationOrNone => read::duration(node, problems).map(Value::Duration),
+        Shape::DecimalOrNone(from, to) => {
+            read::decimal(node, from..=to, problems).map(Value::Decimal)
+        }
+        Shape::Duration | Shape::DurationOrNone => {
+            read::duration(node, problems).map(Value::Duration)
+        }
         Shape::Size | Shape::SizeOrNone => read::size(node, problems).map(Value::Size),
         Shape::RateOrNone => rate(node, problems),
         Shape::FactorsOrNone => factors(node, problems),
@@ -89,14 +95,20 @@ fn text(text: &str) -> Value {
 }
 
 fn intent(node: &Node, problems: &mut Problems) -> Option<Intent> {
-    read::word(node, &Intent::ALL.map(Intent::as_str), Intent::from_word, problems)
+    read::word(
+        node,
+        &Intent::ALL.map(Intent::as_str),
+        Intent::from_word,
+        problems,
+    )
 }
 
 /// A wire status: never 407, which would make crawlers look for credentials, no 1xx, and of 3xx only 304.
 fn reject_status(node: &Node, problems: &mut Problems) -> Option<Value> {
     let status = read::integer(node, 200..=599, problems)?;
     if status == 407 || (300..400).contains(&status) && status != 304 {
-        let problem = Problem::error(&node.place, "not a status for a rejection").found(status.to_string());
+        let problem =
+            Problem::error(&node.place, "not a status for a rejection").found(status.to_string());
         problems.push(problem.help("allowed: 200 to 599, of 3xx only 304, and not 407"));
         return None;
     }
@@ -109,24 +121,38 @@ fn word(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<
     read::word(node, words, find, problems).map(Value::Word)
 }
 
-const PRIORITIES: [(&str, &str); 5] =
-    [("highest", "-2"), ("higher", "-1"), ("normal", "0"), ("lower", "1"), ("lowest", "2")];
+const PRIORITIES: [(&str, &str); 5] = [
+    ("highest", "-2"),
+    ("higher", "-1"),
+    ("normal", "0"),
+    ("lower", "1"),
+    ("lowest", "2"),
+];
 
 fn priority(node: &Node, problems: &mut Problems) -> Option<Value> {
-    let find = |given: &str| PRIORITIES.iter().find(|(word, number)| given == *word || given == *number);
-    read::word(node, &PRIORITIES.map(|(word, _)| word), find, problems).map(|(word, _)| Value::Word(word))
+    let find = |given: &str| {
+        PRIORITIES
+            .iter()
+            .find(|(word, number)| given == *word || given == *number)
+    };
+    read::word(node, &PRIORITIES.map(|(word, _)| word), find, problems)
+        .map(|(word, _)| Value::Word(word))
 }
 
 /// `5/s`, `30/m`.
 fn rate(node: &Node, problems: &mut Problems) -> Option<Value> {
     let parsed = node.spelling().and_then(|text| {
         let (count, unit) = text.split_once('/')?;
-        let per = ["s", "m", "h", "d"].contains(&unit).then(|| units::duration(&format!("1{unit}")))??;
+        let per = ["s", "m", "h", "d"]
+            .contains(&unit)
+            .then(|| units::duration(&format!("1{unit}")))??;
         let count: u32 = count.parse().ok().filter(|count| *count > 0)?;
         Some(Value::Rate { count, per })
     });
     if parsed.is_none() {
-        problems.push(wrong_type(node, "a rate is needed here").help("written like 5/s, 30/m, 100/h, none"));
+        problems.push(
+            wrong_type(node, "a rate is needed here").help("written like 5/s, 30/m, 100/h, none"),
+        );
     }
     parsed
 }
@@ -147,14 +173,20 @@ fn factors(node: &Node, problems: &mut Problems) -> Option<Value> {
 
 fn names(node: &Node, problems: &mut Problems) -> Option<Value> {
     let items = read::one_or_many(node);
-    let all: Vec<Value> = items.iter().filter_map(|item| read::spelling(item, problems).map(text)).collect();
+    let all: Vec<Value> = items
+        .iter()
+        .filter_map(|item| read::spelling(item, problems).map(text))
+        .collect();
     (all.len() == items.len()).then_some(Value::List(all.into()))
 }
 
 /// `builtin`, or `[long_url, calendar]`.
 fn some_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<Value> {
     let items = read::one_or_many(node);
-    let all: Vec<Value> = items.iter().filter_map(|item| word(item, words, problems)).collect();
+    let all: Vec<Value> = items
+        .iter()
+        .filter_map(|item| word(item, words, problems))
+        .collect();
     (all.len() == items.len()).then_some(Value::List(all.into()))
 }
 
@@ -166,7 +198,8 @@ fn uses(node: &Node, problems: &mut Problems) -> Option<Value> {
         let purpose = purpose(name);
         if purpose.is_none() {
             problems.push(
-                wrong_type(item, "the name of a use is needed here").help("written like train-ai, search"),
+                wrong_type(item, "the name of a use is needed here")
+                    .help("written like train-ai, search"),
             );
         }
         purpose.map(Value::Text)
@@ -182,8 +215,10 @@ fn list(
     item: impl Fn(&Node, &mut Problems) -> Option<Value>,
 ) -> Option<Value> {
     let before = problems.len();
-    let all: Vec<Value> =
-        read::items(node, what, problems).iter().filter_map(|node| item(node, problems)).collect();
+    let all: Vec<Value> = read::items(node, what, problems)
+        .iter()
+        .filter_map(|node| item(node, problems))
+        .collect();
     (problems.len() == before).then_some(Value::List(all.into()))
 }
 
@@ -193,8 +228,12 @@ fn strip_params(node: &Node, problems: &mut Problems) -> Option<Value> {
         return names(node, problems);
     }
     let mut map = MapReader::open(node, "`strip_params`", problems)?;
-    let names = map.require("names", problems).and_then(|node| names(node, problems));
-    let rewrite = map.take("rewrite").map(|node| read::boolean(node, problems).map(Value::Bool));
+    let names = map
+        .require("names", problems)
+        .and_then(|node| names(node, problems));
+    let rewrite = map
+        .take("rewrite")
+        .map(|node| read::boolean(node, problems).map(Value::Bool));
     map.finish(problems);
     Some(entries([("names", Some(names)), ("rewrite", rewrite)]))
 }
@@ -202,11 +241,21 @@ fn strip_params(node: &Node, problems: &mut Problems) -> Option<Value> {
 /// `{regex, with, rewrite}`.
 fn replacement(node: &Node, problems: &mut Problems) -> Option<Value> {
     let mut map = MapReader::open(node, "an item of `replace`", problems)?;
-    let regex = map.require("regex", problems).map(|node| read::spelling(node, problems).map(text));
-    let with = map.require("with", problems).map(|node| read::spelling(node, problems).map(text));
-    let rewrite = map.take("rewrite").map(|node| read::boolean(node, problems).map(Value::Bool));
+    let regex = map
+        .require("regex", problems)
+        .map(|node| read::spelling(node, problems).map(text));
+    let with = map
+        .require("with", problems)
+        .map(|node| read::spelling(node, problems).map(text));
+    let rewrite = map
+        .take("rewrite")
+        .map(|node| read::boolean(node, problems).map(Value::Bool));
     map.finish(problems);
-    Some(entries([("regex", regex), ("with", with), ("rewrite", rewrite)]))
+    Some(entries([
+        ("regex", regex),
+        ("with", with),
+        ("rewrite", rewrite),
+    ]))
 }
 
 /// `{days: [sat, sun], hours: "22:00-06:00", tz: UTC, delay: 500ms}`.
@@ -215,17 +264,28 @@ fn time_window(node: &Node, problems: &mut Problems) -> Option<Value> {
     let days = map.take("days").map(|node| days(node, problems));
     let hours = map.take("hours").map(|node| hours(node, problems));
     let tz = map.take("tz").map(|node| offset(node, problems));
-    let delay = map.take("delay").map(|node| read::duration(node, problems).map(Value::Duration));
+    let delay = map
+        .take("delay")
+        .map(|node| read::duration(node, problems).map(Value::Duration));
     let rate = map.take("rate").map(|node| match node.spelling() {
         Some("none") => Some(Value::None),
         Some(_) | None => rate(node, problems),
     });
-    let count =
-        |node, problems: &mut Problems| read::integer(node, 1..=i64::MAX, problems).map(Value::Integer);
+    let count = |node, problems: &mut Problems| {
+        read::integer(node, 1..=i64::MAX, problems).map(Value::Integer)
+    };
     let concurrency = map.take("concurrency").map(|node| count(node, problems));
     map.finish(problems);
-    let all = [("days", days), ("hours", hours), ("tz", tz), ("delay", delay), ("rate", rate)];
-    Some(entries(all.into_iter().chain([("concurrency", concurrency)])))
+    let all = [
+        ("days", days),
+        ("hours", hours),
+        ("tz", tz),
+        ("delay", delay),
+        ("rate", rate),
+    ];
+    Some(entries(
+        all.into_iter().chain([("concurrency", concurrency)]),
+    ))
 }
 
 /// `[sat, sun]`.
@@ -235,7 +295,12 @@ fn days(node: &Node, problems: &mut Problems) -> Option<Value> {
         problems.push(wrong_type(node, "at least one day is needed here").allowed(DAYS));
         return None;
     }
-    Some(Value::List(items.iter().filter_map(|day| word(day, &DAYS, problems)).collect()))
+    Some(Value::List(
+        items
+            .iter()
+            .filter_map(|day| word(day, &DAYS, problems))
+            .collect(),
+    ))
 }
 
 /// `22:00-06:00`.
@@ -260,6 +325,8 @@ fn offset(node: &Node, problems: &mut Problems) -> Option<Value> {
 
 /// The entries that are there and were read.
 fn entries<'k>(all: impl IntoIterator<Item = (&'k str, Option<Option<Value>>)>) -> Value {
-    let read = all.into_iter().filter_map(|(key, value)| Some((key.into(), value??)));
+    let read = all
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.into(), value??)));
     Value::Map(read.collect())
 }

@@ -86,7 +86,11 @@ impl Place {
 pub(super) fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let there = path.exists();
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)?;
     if there { Ok(()) } else { keep_name(path) }
 }
 

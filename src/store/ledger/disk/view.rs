@@ -45,29 +45,53 @@ impl View {
     /// A record in its written form.
     pub(in crate::store::ledger) fn record(&self, key: Key) -> Result<Option<Vec<u8>>, Failed> {
         let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.records.get(&key.0).map_err(|_| Failed)?;
+        let row = tables
+            .as_ref()
+            .ok_or(Failed)?
+            .records
+            .get(&key.0)
+            .map_err(|_| Failed)?;
         Ok(row.map(|row| row.value().to_vec()))
     }
 
     pub(in crate::store::ledger) fn content(&self, content: Key) -> Result<Option<Key>, Failed> {
         let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.contents.get(&content.0).map_err(|_| Failed)?;
+        let row = tables
+            .as_ref()
+            .ok_or(Failed)?
+            .contents
+            .get(&content.0)
+            .map_err(|_| Failed)?;
         Ok(row.map(|row| Key(*row.value())))
     }
 
     pub(in crate::store::ledger) fn kept(&self, name: &str) -> Result<Option<Vec<u8>>, Failed> {
         let tables = self.0.load();
-        let row = tables.as_ref().ok_or(Failed)?.meta.get(kept_name(name).as_str()).map_err(|_| Failed)?;
+        let row = tables
+            .as_ref()
+            .ok_or(Failed)?
+            .meta
+            .get(kept_name(name).as_str())
+            .map_err(|_| Failed)?;
         Ok(row.map(|row| row.value().to_vec()))
     }
 
     /// Keys behind this one, in their order.
-    pub(in crate::store::ledger) fn keys(&self, after: Option<Key>, most: usize) -> Result<Vec<Key>, Failed> {
+    pub(in crate::store::ledger) fn keys(
+        &self,
+        after: Option<Key>,
+        most: usize,
+    ) -> Result<Vec<Key>, Failed> {
         let tables = self.0.load_full().ok_or(Failed)?;
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.0));
         let from = (from.as_ref(), Bound::Unbounded);
-        let rows = tables.records.range::<&[u8; 16]>(from).map_err(|_| Failed)?;
-        rows.take(most).map(|row| row.map(|(key, _)| Key(*key.value())).map_err(|_| Failed)).collect()
+        let rows = tables
+            .records
+            .range::<&[u8; 16]>(from)
+            .map_err(|_| Failed)?;
+        rows.take(most)
+            .map(|row| row.map(|(key, _)| Key(*key.value())).map_err(|_| Failed))
+            .collect()
     }
 
     /// Records behind this key, in the order of the keys.
@@ -79,7 +103,11 @@ impl View {
         let tables = self.0.load_full().ok_or(Failed)?;
         let mut found = Vec::new();
         let from = after.map_or([0; 16], |key| key.0);
-        for row in tables.records.range::<&[u8; 16]>(&from..).map_err(|_| Failed)? {
+        for row in tables
+            .records
+            .range::<&[u8; 16]>(&from..)
+            .map_err(|_| Failed)?
+        {
             let (key, bytes) = row.map_err(|_| Failed)?;
             let key = Key(*key.value());
             if Some(key) == after {
@@ -100,7 +128,10 @@ impl View {
         most: usize,
     ) -> Result<Vec<(u64, Event)>, Failed> {
         let tables = self.0.load_full().ok_or(Failed)?;
-        let rows = tables.events.range(after.saturating_add(1)..).map_err(|_| Failed)?;
+        let rows = tables
+            .events
+            .range(after.saturating_add(1)..)
+            .map_err(|_| Failed)?;
         let mut found = Vec::new();
         for row in rows {
             if found.len() >= most {

@@ -99,7 +99,10 @@ mod tests {
 
     #[test]
     fn every_kind_and_reason_is_read_as_it_is_written() {
-        for (kind, why) in EventKind::ALL.into_iter().flat_map(|kind| Why::ALL.map(|why| (kind, why))) {
+        for (kind, why) in EventKind::ALL
+            .into_iter()
+            .flat_map(|kind| Why::ALL.map(|why| (kind, why)))
+        {
             let event = Event {
                 at: At(5),
                 kind,

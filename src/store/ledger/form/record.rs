@@ -52,7 +52,10 @@ pub(in crate::store::ledger) fn write(record: &Record, content: Option<Key>, to:
     form.text(15, record.validators.etag.as_deref());
     form.text(16, record.validators.last_modified.as_deref());
     form.bytes(17, record.content.as_ref().map(|hash| &hash[..]));
-    form.text(18, Some(&*record.content_type).filter(|kind| !kind.is_empty()));
+    form.text(
+        18,
+        Some(&*record.content_type).filter(|kind| !kind.is_empty()),
+    );
     form.plain(19, record.size);
     form.number(20, record.depth.map(u64::from));
     form.text(21, record.source.as_deref());
@@ -70,11 +73,18 @@ fn zigzag(number: i64) -> u64 {
 pub(in crate::store::ledger) fn read(bytes: &[u8]) -> Option<Entry> {
     let row = Row::read(bytes)?;
     let first = row.number(10).unwrap_or_default();
-    let at = |tag| row.number(tag).map(|distance| At(first.wrapping_add_signed(unzigzag(distance))));
+    let at = |tag| {
+        row.number(tag)
+            .map(|distance| At(first.wrapping_add_signed(unzigzag(distance))))
+    };
     let record = Record {
         crawler: row.text(1)?.unwrap_or_default(),
         url: row.text(2)?.unwrap_or_default(),
-        standing: if row.number(3) == Some(1) { Standing::Entered } else { Standing::Noted },
+        standing: if row.number(3) == Some(1) {
+            Standing::Entered
+        } else {
+            Standing::Noted
+        },
         indexed: match (row.number(4).unwrap_or_default(), at(5)) {
             (0, _) => Indexed::Never,
             (2, Some(removed)) => Indexed::Removed(removed),
@@ -89,7 +99,10 @@ pub(in crate::store::ledger) fn read(bytes: &[u8]) -> Option<Entry> {
         last_fetched: at(12),
         last_error: at(13),
         last_changed: at(14),
-        validators: Validators { etag: row.text(15)?, last_modified: row.text(16)? },
+        validators: Validators {
+            etag: row.text(15)?,
+            last_modified: row.text(16)?,
+        },
         content: row.bytes(17).and_then(|hash| hash.try_into().ok()),
         content_type: row.text(18)?.unwrap_or_default(),
         size: row.number(19).unwrap_or_default(),
@@ -98,8 +111,14 @@ pub(in crate::store::ledger) fn read(bytes: &[u8]) -> Option<Entry> {
         space: row.text(22)?,
         temporary_errors: row.small(23)?.unwrap_or_default(),
     };
-    let content = row.bytes(CONTENT_KEY as usize).and_then(|key| key.try_into().ok()).map(Key);
-    Some(Entry { record: Arc::new(record), content })
+    let content = row
+        .bytes(CONTENT_KEY as usize)
+        .and_then(|key| key.try_into().ok())
+        .map(Key);
+    Some(Entry {
+        record: Arc::new(record),
+        content,
+    })
 }
 
 /// The key of the document of a record that is written so; nothing if it has none.
@@ -151,7 +170,9 @@ impl<'b> Row<'b> {
     /// Nothing at all if it is no text.
     #[allow(clippy::option_option, reason = "not there, and not to be read")]
     fn text(&self, tag: usize) -> Option<Option<Arc<str>>> {
-        self.bytes(tag).map_or(Some(None), |bytes| from_utf8(bytes).ok().map(|text| Some(text.into())))
+        self.bytes(tag).map_or(Some(None), |bytes| {
+            from_utf8(bytes).ok().map(|text| Some(text.into()))
+        })
     }
 }
 
@@ -248,7 +269,10 @@ mod tests {
             last_fetched: Some(At(1_767_225_600_124)),
             last_error: Some(At(u64::MAX)),
             last_changed: Some(At(0)),
-            validators: Validators { etag: Some("".into()), last_modified: Some("Mon".into()) },
+            validators: Validators {
+                etag: Some("".into()),
+                last_modified: Some("Mon".into()),
+            },
             content: Some([9; 32]),
             content_type: "text/html".into(),
             size: u64::MAX,
@@ -257,12 +281,24 @@ mod tests {
             space: Some("north".into()),
             temporary_errors: u32::MAX,
         };
-        let four = Record { address: Some("192.0.2.7".parse().unwrap()), ..Record::default() };
-        let perhaps = Record { indexed: Indexed::Perhaps, ..Record::default() };
-        for (record, content) in
-            [(full, Some(Key([1; 16]))), (Record::default(), None), (four, None), (perhaps, None)]
-        {
-            let entry = Entry { record: Arc::new(record), content };
+        let four = Record {
+            address: Some("192.0.2.7".parse().unwrap()),
+            ..Record::default()
+        };
+        let perhaps = Record {
+            indexed: Indexed::Perhaps,
+            ..Record::default()
+        };
+        for (record, content) in [
+            (full, Some(Key([1; 16]))),
+            (Record::default(), None),
+            (four, None),
+            (perhaps, None),
+        ] {
+            let entry = Entry {
+                record: Arc::new(record),
+                content,
+            };
             assert_eq!(content_of(&bytes_of(&entry)), content);
             // As others write it: what is nothing is left out.
             let message = RecordForm::decode(&*bytes_of(&entry)).unwrap();
@@ -285,13 +321,31 @@ mod tests {
         form.number(23, Some(0));
         let at = At(1_767_225_600_123);
         let (crawler, url) = ("news".into(), "http://h.test/".into());
-        let record = Record { crawler, url, first_seen: at, last_seen: at, ..Record::default() };
-        assert_eq!(read(&bytes), Some(Entry { record: Arc::new(record), content: None }));
+        let record = Record {
+            crawler,
+            url,
+            first_seen: at,
+            last_seen: at,
+            ..Record::default()
+        };
+        assert_eq!(
+            read(&bytes),
+            Some(Entry {
+                record: Arc::new(record),
+                content: None
+            })
+        );
     }
 
     #[test]
     fn what_a_later_version_adds_is_passed_over_and_what_is_no_record_is_refused() {
-        let entry = Entry { record: Arc::new(Record { size: 3, ..Record::default() }), content: None };
+        let entry = Entry {
+            record: Arc::new(Record {
+                size: 3,
+                ..Record::default()
+            }),
+            content: None,
+        };
         let mut bytes = bytes_of(&entry);
         // Field 1000, one byte of text.
         bytes.extend([0xc2, 0x3e, 1, b'x']);

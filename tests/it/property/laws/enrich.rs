@@ -25,7 +25,9 @@ pub(super) struct Enriched {
 
 impl Enriched {
     pub(super) fn new(seed: u64) -> Self {
-        Self { generator: Generator::whole(seed) }
+        Self {
+            generator: Generator::whole(seed),
+        }
     }
 
     pub(super) fn random(&mut self) -> &mut Rng {
@@ -79,7 +81,11 @@ impl Enriched {
         let mut list = Vec::new();
         for rule in in_list(rules) {
             let rule = self.rule(rule, depth, often);
-            let rule = if depth < 2 && self.one_in(8) { self.packed(rule) } else { rule };
+            let rule = if depth < 2 && self.one_in(8) {
+                self.packed(rule)
+            } else {
+                rule
+            };
             list.push(rule);
             if self.one_in(5) {
                 let of_documents = self.of_documents();
@@ -94,7 +100,10 @@ impl Enriched {
         let first = rule.get("match").is_some();
         if inner.is_array() {
             let inner = if first {
-                in_list(inner).into_iter().map(|rule| self.rule(rule, depth + 1, often)).collect()
+                in_list(inner)
+                    .into_iter()
+                    .map(|rule| self.rule(rule, depth + 1, often))
+                    .collect()
             } else {
                 self.list(inner, depth + 1, often)
             };
@@ -156,8 +165,13 @@ impl Enriched {
         let key = self.choice(&["forbid", "forbid", "require", "when", "when", "unless"]);
         let mut rule = json!({ "id": self.generator.id(), key: condition });
         if matches!(key, "when" | "unless") {
-            rule["then"] =
-                json!(self.choice(&["allow", "disallow", "disallow-log", "exclude-but-scan", "no-index"]));
+            rule["then"] = json!(self.choice(&[
+                "allow",
+                "disallow",
+                "disallow-log",
+                "exclude-but-scan",
+                "no-index"
+            ]));
             rule["stop"] = json!(self.one_in(4));
         } else {
             rule["log"] = json!(self.coin());
@@ -249,7 +263,11 @@ fn without_stages(rule: &mut Json) {
 }
 
 fn in_list(rules: Json) -> Vec<Json> {
-    if let Json::Array(rules) = rules { rules } else { vec![] }
+    if let Json::Array(rules) = rules {
+        rules
+    } else {
+        vec![]
+    }
 }
 
 /// Of all facts those that so many stages behind the request know.

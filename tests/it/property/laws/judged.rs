@@ -33,18 +33,28 @@ pub(super) struct Judged {
 
 /// Compiles a document to be studied: its rules may ask what the proxy does not read. The error is all that is wrong.
 pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
-    compiled_from(&MemoryFiles::new().with("policy.yaml", document.to_string()), "policy.yaml")
+    compiled_from(
+        &MemoryFiles::new().with("policy.yaml", document.to_string()),
+        "policy.yaml",
+    )
 }
 
 pub(super) fn compiled_from(files: &dyn Files, path: &str) -> Result<Policy, String> {
     let compiled = compile::load(files, path);
-    compiled.map(|compiled| compiled.policy).map_err(|problems| {
-        problems.iter().filter(|problem| problem.is_error()).map(|problem| format!("{problem}\n")).collect()
-    })
+    compiled
+        .map(|compiled| compiled.policy)
+        .map_err(|problems| {
+            problems
+                .iter()
+                .filter(|problem| problem.is_error())
+                .map(|problem| format!("{problem}\n"))
+                .collect()
+        })
 }
 
 pub(super) fn judge(policy: &Policy, facts: &Json) -> Judged {
-    let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
+    let facts =
+        CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
     Judged::of(policy, &trail, &decision)
 }
@@ -56,10 +66,12 @@ impl Judged {
             Cause::Rule(rule) => Some(id(rule)),
             Cause::Default => None,
         };
-        let options = policy.option_lines(trail).filter_map(|line| match line.set_by {
-            SetBy::Rule(rule) => Some((line.path.to_owned(), (line.value.to_json(), id(rule)))),
-            SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => None,
-        });
+        let options = policy
+            .option_lines(trail)
+            .filter_map(|line| match line.set_by {
+                SetBy::Rule(rule) => Some((line.path.to_owned(), (line.value.to_json(), id(rule)))),
+                SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => None,
+            });
         Self {
             verdict: decision.verdict,
             reason: decision.reason().as_str(),
@@ -67,7 +79,10 @@ impl Judged {
             cause,
             logged: decision.logged,
             options: options.collect(),
-            rules: policy.rule_lines(trail).map(|l| (l.rule.id.to_string(), l.status.as_str())).collect(),
+            rules: policy
+                .rule_lines(trail)
+                .map(|l| (l.rule.id.to_string(), l.status.as_str()))
+                .collect(),
             matched: trail.matched().iter().map(|rule| id(*rule)).collect(),
         }
     }
@@ -94,7 +109,10 @@ impl Judged {
     pub(super) fn among(&self, policy: &Policy) -> Self {
         let known = |id: &str| policy.rules().iter().any(|rule| rule.id.as_str() == id);
         let rules = self.rules.iter().filter(|(id, _)| known(id));
-        Self { rules: rules.map(|(id, status)| (id.clone(), *status)).collect(), ..self.clone() }
+        Self {
+            rules: rules.map(|(id, status)| (id.clone(), *status)).collect(),
+            ..self.clone()
+        }
     }
 
     /// The same under other ids.
@@ -104,7 +122,11 @@ impl Judged {
         Self {
             cause: self.cause.as_deref().map(&new),
             options: options.collect(),
-            rules: self.rules.iter().map(|(id, status)| (new(id), *status)).collect(),
+            rules: self
+                .rules
+                .iter()
+                .map(|(id, status)| (new(id), *status))
+                .collect(),
             matched: self.matched.iter().map(|id| new(id)).collect(),
             ..self.clone()
         }

@@ -28,11 +28,13 @@ fn path_to(owner: &Json, id: &str) -> Option<Vec<usize>> {
 }
 
 fn at<'j>(document: &'j Json, path: &[usize]) -> &'j Json {
-    path.iter().fold(document, |owner, place| &owner["rules"][*place])
+    path.iter()
+        .fold(document, |owner, place| &owner["rules"][*place])
 }
 
 fn at_mut<'j>(document: &'j mut Json, path: &[usize]) -> &'j mut Json {
-    path.iter().fold(document, |owner, place| &mut owner["rules"][*place])
+    path.iter()
+        .fold(document, |owner, place| &mut owner["rules"][*place])
 }
 
 /// Whether a rule is one of the document's, not of a space.
@@ -44,9 +46,14 @@ pub(super) fn has(document: &Json, id: &str) -> bool {
 pub(super) fn behind(document: &Json, id: &str, rules: &[Json]) -> Json {
     let path = path_to(document, id).unwrap();
     let mut longer = document.clone();
-    let depth = (0..path.len()).rev().find(|depth| !is_first(at(document, &path[..*depth]))).unwrap();
+    let depth = (0..path.len())
+        .rev()
+        .find(|depth| !is_first(at(document, &path[..*depth])))
+        .unwrap();
     let place = path[depth] + 1;
-    list_mut(at_mut(&mut longer, &path[..depth])).unwrap().splice(place..place, rules.iter().cloned());
+    list_mut(at_mut(&mut longer, &path[..depth]))
+        .unwrap()
+        .splice(place..place, rules.iter().cloned());
     longer
 }
 
@@ -78,7 +85,9 @@ pub(super) fn without(document: &Json, key: &str, value: &Json) -> Json {
 fn drop_rules(owner: &mut Json, key: &str, value: &Json) {
     let Some(rules) = list_mut(owner) else { return };
     rules.retain(|rule| rule.get(key) != Some(value));
-    rules.iter_mut().for_each(|rule| drop_rules(rule, key, value));
+    rules
+        .iter_mut()
+        .for_each(|rule| drop_rules(rule, key, value));
 }
 
 /// With a key of rules left out everywhere.
@@ -120,7 +129,10 @@ pub(super) fn swapped(document: &Json, random: &mut Rng) -> Option<(Json, [Strin
 
 fn pairs(owner: &Json, path: &mut Vec<usize>, places: &mut Vec<(Vec<usize>, usize)>) {
     if !is_first(owner) {
-        let found = list(owner).windows(2).enumerate().filter(|(_, pair)| may_swap(&pair[0], &pair[1]));
+        let found = list(owner)
+            .windows(2)
+            .enumerate()
+            .filter(|(_, pair)| may_swap(&pair[0], &pair[1]));
         places.extend(found.map(|(place, _)| (path.clone(), place)));
     }
     for (place, rule) in list(owner).iter().enumerate() {
@@ -132,9 +144,12 @@ fn pairs(owner: &Json, path: &mut Vec<usize>, places: &mut Vec<(Vec<usize>, usiz
 
 fn may_swap(one: &Json, other: &Json) -> bool {
     let filters = |rule: &Json| rule.get("forbid").or(rule.get("require")).is_some();
-    let assigns =
-        |rule: &Json| !filters(rule) && list(rule).is_empty() && rule.get("stop") != Some(&json!(true));
-    filters(one) && filters(other) || filters(one) && assigns(other) || assigns(one) && filters(other)
+    let assigns = |rule: &Json| {
+        !filters(rule) && list(rule).is_empty() && rule.get("stop") != Some(&json!(true))
+    };
+    filters(one) && filters(other)
+        || filters(one) && assigns(other)
+        || assigns(one) && filters(other)
 }
 
 /// The same rules in the same order, and nothing else as it was: other ids in the opposite order of names, keys in any order,
@@ -169,7 +184,10 @@ impl Styled {
             files.push((format!("p/{number}.yaml"), block(&json!({ "rules": some }))));
             number += 1;
         }
-        files.push(("p/90.yaml".to_owned(), block(&json!({ "lists": lists, "spaces": document["spaces"] }))));
+        files.push((
+            "p/90.yaml".to_owned(),
+            block(&json!({ "lists": lists, "spaces": document["spaces"] })),
+        ));
         Self { files, old }
     }
 
@@ -202,12 +220,12 @@ fn block(value: &Json) -> String {
 fn write_block(value: &Json, indent: usize, text: &mut String) {
     let margin = " ".repeat(indent);
     match value {
-        Json::Object(map) => {
-            map.iter().for_each(|(key, value)| write_entry(&format!("{margin}{key}:"), value, indent, text))
-        }
-        Json::Array(items) => {
-            items.iter().for_each(|item| write_entry(&format!("{margin}-"), item, indent, text))
-        }
+        Json::Object(map) => map
+            .iter()
+            .for_each(|(key, value)| write_entry(&format!("{margin}{key}:"), value, indent, text)),
+        Json::Array(items) => items
+            .iter()
+            .for_each(|item| write_entry(&format!("{margin}-"), item, indent, text)),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {
             text.push_str(&format!("{margin}{value}\n"))
         }

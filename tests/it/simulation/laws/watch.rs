@@ -127,8 +127,13 @@ impl Watch {
             Kind::Page => {
                 let first = self.check_first(grant.crawler, now);
                 let share = &mut self.shares[grant.crawler];
-                (share.granted, share.longest) = (share.granted + 1, share.longest.max(now - grant.asked));
-                [self.pages.goes(self.sort.limits.concurrency), self.check_rate(now), first]
+                (share.granted, share.longest) =
+                    (share.granted + 1, share.longest.max(now - grant.asked));
+                [
+                    self.pages.goes(self.sort.limits.concurrency),
+                    self.check_rate(now),
+                    first,
+                ]
             }
             Kind::Embed => [self.embeds.goes(self.few().concurrency), None, None],
         };
@@ -145,8 +150,14 @@ impl Watch {
             Kind::Embed => self.embeds.sent(self.few().delay, now),
         };
         // What was let through before the rest began may be on its way to a connection then.
-        let under_way = self.rest.is_some_and(|rest| grant.granted <= rest.began && now <= rest.began + DIAL);
-        let rests = if under_way { None } else { self.check_rest(now) };
+        let under_way = self
+            .rest
+            .is_some_and(|rest| grant.granted <= rest.began && now <= rest.began + DIAL);
+        let rests = if under_way {
+            None
+        } else {
+            self.check_rest(now)
+        };
         [gap, rests].into_iter().flatten().collect()
     }
 
@@ -189,18 +200,34 @@ impl Watch {
     pub(super) fn starved(&self) -> Vec<String> {
         let patient = self.shares.iter().filter(|share| share.patient);
         let granted = patient.clone().map(|share| share.granted);
-        let (Some(least), Some(most)) = (granted.clone().min(), granted.max()) else { return vec![] };
+        let (Some(least), Some(most)) = (granted.clone().min(), granted.max()) else {
+            return vec![];
+        };
         let mut laws = vec![];
         // Those that come first need not wait for one another; at the end some wait still.
         if most - least > u64::from(self.sort.limits.at_once) + 1 + most / 20 {
             laws.push(format!("one got {least} where another got {most}"));
         }
-        let others = self.shares.iter().filter(|share| !share.patient && share.comes);
+        let others = self
+            .shares
+            .iter()
+            .filter(|share| !share.patient && share.comes);
         // Through two queues, one behind the other, it comes more by chance.
-        let lag = if matches!(self.sort.extra, Extra::Address(_)) { 12 } else { 3 };
-        let few = others.map(|share| share.granted).min().filter(|few| 3 * few + lag < most);
+        let lag = if matches!(self.sort.extra, Extra::Address(_)) {
+            12
+        } else {
+            3
+        };
+        let few = others
+            .map(|share| share.granted)
+            .min()
+            .filter(|few| 3 * few + lag < most);
         laws.extend(few.map(|few| format!("one got only {few} where another got {most}")));
-        let longest = patient.clone().map(|share| share.longest).max().unwrap_or_default();
+        let longest = patient
+            .clone()
+            .map(|share| share.longest)
+            .max()
+            .unwrap_or_default();
         if self.sort.temper == Temper::Steady && longest > self.longest_wait(patient.count()) {
             laws.push(format!("one waited for {longest:?}"));
         }
@@ -211,7 +238,9 @@ impl Watch {
         let more = match self.sort.extra {
             Extra::Strict => RISEN,
             Extra::Halts => STOPPED,
-            Extra::None | Extra::Embeds(..) | Extra::Address(_) | Extra::Schedule(..) => Duration::ZERO,
+            Extra::None | Extra::Embeds(..) | Extra::Address(_) | Extra::Schedule(..) => {
+                Duration::ZERO
+            }
         };
         self.sort.limits.period * (2 * patient as u32 + 8) + more
     }
@@ -227,13 +256,21 @@ impl Watch {
     }
 
     fn few(&self) -> Few {
-        let Extra::Embeds(few, _) = self.sort.extra else { panic!("only pages are asked for") };
+        let Extra::Embeds(few, _) = self.sort.extra else {
+            panic!("only pages are asked for")
+        };
         few
     }
 
     fn delay(&self, grant: Grant) -> Duration {
-        let Extra::Schedule(from, delay) = self.sort.extra else { return self.sort.limits.delay };
-        if grant.granted < self.began + from { self.sort.limits.delay } else { delay }
+        let Extra::Schedule(from, delay) = self.sort.extra else {
+            return self.sort.limits.delay;
+        };
+        if grant.granted < self.began + from {
+            self.sort.limits.delay
+        } else {
+            delay
+        }
     }
 
     fn check_rest(&self, now: Instant) -> Option<String> {
@@ -262,7 +299,9 @@ impl Watch {
         let class = risen(class, since, now);
         let waiting = self.shares.iter().filter_map(|share| share.waits);
         // Who rises at this very moment may not have been seen.
-        let higher = waiting.map(|(class, since)| risen(class, since + TICK, now)).min()?;
+        let higher = waiting
+            .map(|(class, since)| risen(class, since + TICK, now))
+            .min()?;
         (higher < class).then(|| format!("one of class {class} before one of class {higher}"))
     }
 }
